@@ -72,12 +72,6 @@ def test_nothing_outside_of_the_allowed_folders_is_imported_not_even_through_a_l
     assert found(files, {"/repo/link.md": "/home/u/.ssh/id"}) == ["/repo/AGENTS.md", "/home/u/.config/palimpsest/own.md"]
 
 
-def test_an_untrusted_project_contributes_nothing_but_the_users_own_file_does() -> None:
-    world = MemoryWorld(files={"/repo/AGENTS.md": "theirs", "/home/u/.config/palimpsest/AGENTS.md": "mine"}).with_state(trusted=False)
-
-    assert our_files()(world) == (InstructionFile("/home/u/.config/palimpsest/AGENTS.md", "mine"),)
-
-
 def test_each_folder_of_the_project_gives_one_file_by_the_order_of_names() -> None:
     files = {"/repo/CLAUDE.md": "1", "/repo/AGENTS.md": "2", "/repo/CONTEXT.md": "3", "/repo/a/CONTEXT.md": "4", "/repo/a/CLAUDE.md": "5"}
     world = MemoryWorld(files={"/repo/.git/HEAD": "", **files}).with_state(cwd="/repo/a")

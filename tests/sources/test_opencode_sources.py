@@ -179,11 +179,10 @@ def test_oc_36_a_read_that_was_masked_attaches_them_again() -> None:
     assert attached(session, world, "a/x.py") == ["Instructions from: /repo/a/AGENTS.md\nof a"]
 
 
-def test_oc_36_the_file_that_is_read_itself_stated_files_and_untrusted_projects_attach_nothing() -> None:
+def test_oc_36_the_file_that_is_read_itself_and_stated_files_attach_nothing() -> None:
     session, world = opencode("opencode-1.18"), nested_world()
 
     assert attached(session, world, "a/AGENTS.md") == []
-    assert attached(session, world.with_state(trusted=False), "a/x.py") == []
     below = world.with_state(cwd="/repo/a")
     state(session, below)
     assert attached(session, world, "a/x.py") == []

@@ -62,7 +62,7 @@ def test_skills_are_found_below_their_roots_with_bounds_on_names_descriptions_de
     )
 
 
-def test_an_untrusted_project_and_a_link_out_of_the_project_give_no_skills() -> None:
+def test_a_link_out_of_the_project_gives_no_skills() -> None:
     files = {
         "/repo/.git/HEAD": "",
         "/repo/.agents/skills/deploy/SKILL.md": DEPLOY,
@@ -71,7 +71,6 @@ def test_an_untrusted_project_and_a_link_out_of_the_project_give_no_skills() -> 
     world = MemoryWorld(files=files, links={"/repo/.agents/skills/deploy/SKILL.md": "/secret/SKILL.md"})
 
     assert [each.name for each in our_skills(MemoryWorld(files=files))] == ["deploy"]
-    assert our_skills(MemoryWorld(files=files).with_state(trusted=False)) == ()
     assert our_skills(world) == ()
 
 

@@ -151,6 +151,14 @@ class CannotFold(PalimpsestError):
         self.kind = kind
 
 
+def raised_text(error: BaseException) -> str:
+    """The type and the text of an error that code of another author raised."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - the text of such an error is code of another author, too
+        return f"{type(error).__name__}: its text cannot be read"
+
+
 class ForeignFailure(PalimpsestError):
     """Code of another author, such as a policy or a source, raised an error that is none of ours."""
 

@@ -1,5 +1,6 @@
 """Runs the policies of a moment, and installs the edits that pass the gate."""
 
+from asyncio import CancelledError
 from collections.abc import Callable, Generator
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from palimpsest.audit.gate import judge, removed_lines_text
 from palimpsest.audit.pricing.price import price_of
 from palimpsest.audit.visibility.loss import loss_of
 from palimpsest.core.edits import Fold
-from palimpsest.core.errors import BadEdit, ForeignFailure, NoModel, PalimpsestError, TooFull
+from palimpsest.core.errors import BadEdit, ForeignFailure, NoModel, PalimpsestError, TooFull, raised_text
 from palimpsest.core.events import EditRefused, Event, Failed, ModelReplied, ViewEdited
 from palimpsest.core.items import ToolCall, Value
 from palimpsest.core.policy import Answer, Edits, FoldPlanned, Policy, Proposal, Want, steps_of
@@ -114,7 +115,8 @@ def _propose(session: Session, policy: Policy, situation: Situation, in_time: Ca
         return PolicyRun(failure=error)
     except TooFull:
         raise
-    except Exception as error:  # noqa: BLE001 - a policy of another author may raise anything, and must not end the turn
+    except (Exception, SystemExit, CancelledError) as error:  # noqa: BLE001 - a policy of another author may raise anything
+        # A cancellation of the turn is never thrown into a plan, so this one is its own.
         failure = as_failure(error)
         failed = session.log.append(Failed("plan", failure.kind, failure.message, by=policy.name))
         return PolicyRun((failed,), failure=failure)
@@ -135,11 +137,11 @@ def _carry_out(session: Session, policy: Policy, situation: Situation, in_time: 
     return PolicyRun(events, proposal.notices)
 
 
-def as_failure(error: Exception) -> PalimpsestError:
+def as_failure(error: BaseException) -> PalimpsestError:
     """Return an error of another author's code as one of ours: its type and first line."""
     if isinstance(error, PalimpsestError):
         return error
-    return ForeignFailure(one_line(f"{type(error).__name__}: {error}"))
+    return ForeignFailure(one_line(raised_text(error)))
 
 
 def _affordable(session: Session, edits: Edits) -> Edits:

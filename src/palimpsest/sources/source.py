@@ -55,7 +55,6 @@ class SessionState(Struct, frozen=True, kw_only=True):
     cwd, home: absolute paths with forward slashes.
     config: folder of the user's own instructions and skills; empty is the default folder of the profile.
     folders: folders beside the project that the user granted.
-    trusted: whether the user trusts the project; an untrusted project contributes no instructions and no skills.
     window: context window in tokens, 0 if unknown.
     tools, deferred: the tools that are loaded, and those that are listed by name and loaded on demand.
     agents: descriptions of the agent types that can be started, by name; `subagents` are the running ones with their nicknames.
@@ -69,7 +68,6 @@ class SessionState(Struct, frozen=True, kw_only=True):
     home: str = ""
     config: str = ""
     folders: tuple[str, ...] = ()
-    trusted: bool = True
     platform: str = ""
     os_version: str = ""
     shell_name: str = ""
@@ -184,7 +182,7 @@ class SourceSet:
         )
 
 
-def observe(sources: SourceSet, world: World, failed: Callable[[str, Exception], None] = lambda *_: None) -> dict[str, Fields | None]:
+def observe(sources: SourceSet, world: World, failed: Callable[[str, BaseException], None] = lambda *_: None) -> dict[str, Fields | None]:
     """Return the value of each source; sources that fail are left out, so that nothing is concluded about them.
 
     `failed` gets the key of a source and what it raised, unless it is an error of ours, such as a file that cannot be read now.
@@ -195,7 +193,9 @@ def observe(sources: SourceSet, world: World, failed: Callable[[str, Exception],
             values[source.key] = source.observe(world) or None
         except PalimpsestError:
             continue
-        except Exception as error:  # noqa: BLE001 - a source of another author may raise anything
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a source of another author may raise anything
             failed(source.key, error)
     return values
 

@@ -1,4 +1,5 @@
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -258,3 +259,13 @@ def test_the_shell_completes_commands_and_session_ids(pal: Pal) -> None:
 def test_an_unknown_command_is_one_line_or_one_value(pal: Pal) -> None:
     assert _run(pal, "sesions").stderr.startswith(b"pal: No such command 'sesions'")
     assert pal.json("sesions", code=2)["error"]["kind"] == "usage"
+
+
+def test_a_working_directory_that_was_deleted_is_named_as_what_is_missing(tmp_path: Path) -> None:
+    gone, command = tmp_path / "gone", f"{shlex.join(PAL)} -p hello </dev/null"
+    gone.mkdir()
+    environment = {**os.environ, "HOME": str(tmp_path), "PAL_HOME": str(tmp_path / "home")}
+    done = subprocess.run(
+        ["bash", "-c", f'rmdir "$PWD"; exec {command}'], cwd=gone, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (2, "pal: the working directory does not exist any more: No such file or directory\n")

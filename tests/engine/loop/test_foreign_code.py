@@ -9,7 +9,7 @@ from worlds import MemoryWorld
 
 from palimpsest.core.events import Failed, ModelReplied
 from palimpsest.core.items import Text, ToolCall
-from palimpsest.core.policy import Plan
+from palimpsest.core.policy import Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.engine.loop.context import SourcedContext
 from palimpsest.engine.loop.turn import run_turn
@@ -19,7 +19,18 @@ from palimpsest.tools.permissions.decision import Decision
 from palimpsest.tools.tool import AgentTool
 from palimpsest.wire.models.cards import ModelCard
 
-ERRORS = (ValueError("odd"), KeyError("x"), RecursionError("deep"), AssertionError(), OSError(28, "no space"), StopIteration("x"))
+
+class Unreadable(Exception):
+    """An error whose text is an error."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+
+ERRORS = (
+    *(ValueError("odd"), KeyError("x"), RecursionError("deep"), AssertionError(), OSError(28, "no space"), StopIteration("x")),
+    *(MemoryError(), SystemExit(3), asyncio.CancelledError(), Unreadable()),
+)
 
 
 class Raising:
@@ -29,7 +40,7 @@ class Raising:
     moments: frozenset[Moment] = frozenset({"before_call"})
     shrinks = True
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: BaseException) -> None:
         self.error, self.runs = error, 0
 
     def plan(self, situation: Situation) -> Plan:
@@ -38,7 +49,7 @@ class Raising:
 
 
 @pytest.mark.parametrize("error", ERRORS)
-def test_a_policy_that_raises_anything_is_recorded_and_left_alone_after_some_failures(error: Exception) -> None:
+def test_a_policy_that_raises_anything_is_recorded_and_left_alone_after_some_failures(error: BaseException) -> None:
     policy = Raising(error)
     loop = loop_of(
         *(calls((f"c{number}", "echo", f'{{"n":{number}}}')) for number in range(5)), "done", profile=replace(PROFILE, policies=(policy,))
@@ -50,19 +61,18 @@ def test_a_policy_that_raises_anything_is_recorded_and_left_alone_after_some_fai
     assert policy.runs == len(failed) == PROFILE.circuit < 6
 
 
-def _raises(_: object) -> Fields | None:
-    raise ZeroDivisionError("observed")
-
-
-def _cannot_say(_: Fields) -> str:
-    raise LookupError("said")
-
-
 def _observed(_: World) -> Fields:
     return {"text": "fine"}
 
 
-def test_a_source_that_raises_costs_its_own_statement_only() -> None:
+@pytest.mark.parametrize("error", [*ERRORS, GeneratorExit()])
+def test_a_source_that_raises_costs_its_own_statement_only(error: BaseException) -> None:
+    def _raises(_: object) -> Fields | None:
+        raise error
+
+    def _cannot_say(_: Fields) -> str:
+        raise error
+
     sources = (
         Source("bad", _raises, str),
         Source("mute", _observed, _cannot_say),
@@ -74,15 +84,15 @@ def test_a_source_that_raises_costs_its_own_statement_only() -> None:
     typed(loop.session, "go")
     assert asyncio.run(run_turn(loop)) == "done"
     assert shown(loop.session) == [("context", "fine"), ("user", "go"), ("assistant", "done")]
-    failed = [(body.by, body.message) for body in bodies(loop.session) if isinstance(body, Failed)]
-    assert failed[:2] == [("source bad", "ZeroDivisionError: observed"), ("source mute", "LookupError: said")]
+    failed = [(body.by, body.message.partition(":")[0]) for body in bodies(loop.session) if isinstance(body, Failed)]
+    assert failed[:2] == [("source bad", type(error).__name__), ("source mute", type(error).__name__)]
 
 
-def _undecided(_: AgentTool, __: ToolCall) -> Decision:
-    raise TypeError("decided")
+@pytest.mark.parametrize("error", [*ERRORS, GeneratorExit()])
+def test_a_call_about_which_nothing_can_decide_is_refused_and_the_turn_goes_on(error: BaseException) -> None:
+    def _undecided(_: AgentTool, __: ToolCall) -> Decision:
+        raise error
 
-
-def test_a_call_about_which_nothing_can_decide_is_refused_and_the_turn_goes_on() -> None:
     loop = loop_of(calls(("c1", "echo", "{}")), "done", tools=(ECHO,), decide=_undecided)
     typed(loop.session, "go")
     assert asyncio.run(run_turn(loop)) == "done"
@@ -90,14 +100,37 @@ def test_a_call_about_which_nothing_can_decide_is_refused_and_the_turn_goes_on()
     assert shown(loop.session)[2][1].startswith("This call was not run: ")
 
 
-def test_a_limiter_that_raises_is_replaced_by_one_that_does_not() -> None:
+@pytest.mark.parametrize("error", [*ERRORS, GeneratorExit()])
+def test_a_limiter_that_raises_is_replaced_by_one_that_does_not(error: BaseException) -> None:
     def limiter(_: ModelCard) -> ResultLimiter:
-        raise RuntimeError("limited")
+        raise error
 
     loop = loop_of(calls(("c1", "echo", "{}")), "done", profile=replace(PROFILE, limiter=limiter))
     typed(loop.session, "go")
     assert asyncio.run(run_turn(loop)) == "done"
     assert shown(loop.session)[2] == ("result", "echo {}")
+
+
+class Answering(Raising):
+    """A policy whose plan is none."""
+
+    def __init__(self, answer: object) -> None:
+        super().__init__(ValueError())
+        self.answer = answer
+
+    def plan(self, situation: Situation) -> Plan:
+        return self.answer  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [None, 3, [], {}, "fold", (1, 2), Proposal(edits=("x",)), Proposal(events=(3,)), Proposal(events=(object(),)), Proposal(notices=(1,))],  # type: ignore[arg-type]
+)
+def test_a_policy_that_returns_anything_ends_no_turn_and_leaves_a_log_that_can_be_read(answer: object) -> None:
+    loop = loop_of(calls(("c1", "echo", "{}")), "done", profile=replace(PROFILE, policies=(Answering(answer),)))
+    typed(loop.session, "go")
+    assert asyncio.run(run_turn(loop)) == "done"
+    assert shown(loop.session) == [("user", "go"), ("call", "echo {}"), ("result", "echo {}"), ("assistant", "done")]
 
 
 def test_text_of_a_reply_is_the_models_also_if_its_author_left_out_the_role() -> None:

@@ -211,10 +211,10 @@ def test_a_profile_without_a_limiter_lets_no_large_result_into_the_view(name: st
 
 def test_a_tool_that_polls_may_be_called_alike_as_often_as_the_model_likes() -> None:
     polling = replace(ECHO, polls=True)
-    loop = loop_of(*(calls((f"c{number}", "echo", "{}")) for number in range(5)), "ok", tools=(polling,))
+    loop = loop_of(*(calls((f"c{number}", "echo", "{}")) for number in range(20)), "ok", tools=(polling,))
     typed(loop.session, "wait for it")
-    asyncio.run(run_turn(loop))
-    assert results(loop.session) == [(f"c{number}", "echo {}") for number in range(5)]
+    assert asyncio.run(run_turn(loop)) == "done"
+    assert results(loop.session) == [(f"c{number}", "echo {}") for number in range(20)]
     assert [body for body in bodies(loop.session) if isinstance(body, PermissionAsked)] == []
 
 

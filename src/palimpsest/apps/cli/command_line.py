@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -87,13 +88,22 @@ def run_command_line(cli: click.Command, argv: list[str] | None, given: object =
         _discard_output()
         code = BROKEN_PIPE
     except OSError as error:
-        # Errors that name a file were reported before, so this one is about standard output.
+        # Errors that name a file were reported before, so this one is about standard output, or the working directory was deleted.
         _discard_output()
         # If standard error fails too, only the exit code is left.
         with suppress(OSError):
-            click.echo(f"pal: output: {error.strerror or error}", err=True)
+            what = "output" if _has_folder() else "the working directory does not exist any more"
+            click.echo(f"pal: {what}: {error.strerror or error}", err=True)
         code = USAGE_ERROR
     sys.exit(code)
+
+
+def _has_folder() -> bool:
+    try:
+        Path.cwd()
+    except OSError:
+        return False
+    return True
 
 
 def _run(cli: click.Command, arguments: list[str], given: object) -> int:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.errors import PalimpsestError, raised_text
 from palimpsest.core.events import HookRan
 from palimpsest.core.events.tools import HookMoment
 from palimpsest.engine.hooks.hook import (
@@ -205,11 +205,7 @@ async def _in_thread(work: Callable[[], object]) -> object:
 
 
 def _raised(error: BaseException) -> str:
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - the text of an error of others is code of others too
-        text = "its text cannot be read"
-    return f"raised {type(error).__name__}: {one_line(text, 200)}"
+    return f"raised {one_line(raised_text(error), 200)}"
 
 
 def _checked(value: Any) -> HookResult:

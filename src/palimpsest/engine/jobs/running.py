@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeVar, cast, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from palimpsest.core.errors import BadInput, OverBudget, PalimpsestError
+from palimpsest.core.errors import BadInput, OverBudget, PalimpsestError, raised_text
 from palimpsest.core.format.texts import counted
 from palimpsest.core.policy import Answer, Ask, Job, JobEnd, JobEvent, JobOutcome, Want, drive
 from palimpsest.core.projections.jobs import job_purpose
@@ -119,11 +119,7 @@ def spent_usd(session: Session, job: str) -> float | None:
 
 def reason(error: BaseException) -> str:
     """Return an error as a reason that can be recorded: one line of bounded length."""
-    try:
-        text = error.message if isinstance(error, PalimpsestError) else f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - the text of an error is code of another package, too
-        text = type(error).__name__
-    return _line(text)
+    return _line(error.message if isinstance(error, PalimpsestError) else raised_text(error))
 
 
 async def in_abandoned_thread(work: Callable[[], Result], /) -> Result:

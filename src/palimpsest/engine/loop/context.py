@@ -1,5 +1,6 @@
 """States the context of a session: observes the sources of its profile and records what the view does not say yet."""
 
+from asyncio import CancelledError
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, Protocol
@@ -17,6 +18,8 @@ LIVE: Final = frozenset({"business_state", "deferred_tools", "mode", "permission
 NOTES: Final = frozenset({"memory", "cards", "instructions"})
 """Sources that state notes, under one profile or another."""
 _TASKS: Final = "tasks"
+# What code of another author may raise. Nothing is awaited where it is caught, so a cancellation is its own.
+_FOREIGN: Final = (Exception, SystemExit, GeneratorExit, CancelledError)
 
 
 class ContextStating(Protocol):
@@ -119,14 +122,15 @@ class SourcedContext:
         view, sources = self._session.log.view, self._session.profile.sources
         try:
             return reconcile(view, sources, self._observed, renew=renew)
-        except Exception:  # noqa: BLE001 - a source of another author may raise anything; which one is found below
+        except _FOREIGN:
+            # One of another author; which one is found below.
             kept: dict[str, Fields | None] = {}
             for source in sources.sources:
                 if source.key in self._observed:
                     one = {source.key: self._observed[source.key]}
                     try:
                         reconcile(view, SourceSet((source,)), one, renew=renew)
-                    except Exception as error:  # noqa: BLE001 - as above
+                    except _FOREIGN as error:
                         self._failed(source.key, error)
                     else:
                         kept |= one
@@ -140,7 +144,7 @@ class SourcedContext:
         working = (each for each in found.sources if not (limit and health.is_circuit_open(_author(each.key), limit)))
         return replace(found, sources=tuple(each for each in working if keys is None or each.key in keys))
 
-    def _failed(self, key: str, error: Exception) -> None:
+    def _failed(self, key: str, error: BaseException) -> None:
         failure = as_failure(error)
         self._session.log.append(Failed("observing", failure.kind, failure.message, by=_author(key)))
 
@@ -160,7 +164,7 @@ class SourcedContext:
             return
         try:
             stated, _ = mentioned_bodies(self._world, mentioned_skills(names, find(self._world)))
-        except Exception as error:  # noqa: BLE001 - what finds skills may be of another author
+        except _FOREIGN as error:
             self._failed("skills", error)
             return
         if stated is not None:

@@ -38,11 +38,11 @@ WRITTEN_CALL: Final = "written_call"
 TOLD_AT: Final = 4
 STOPPED_AT: Final = 6
 """Equal rounds of calls in a row after which the model gets a warning, and after which the turn ends."""
-_LONGEST_ROUND: Final = 4
+_LONGEST_ROUND: Final = 8
 _ASK_AGAIN: Final = "Your last reply was empty. Answer the user, or call a tool."
 _NOT_A_CALL: Final = (
     "Your last reply has a call of the tool `{}` as text. Nothing was run. Call it as a tool, in the form of this API; "
-    "if the text is your answer, say so in words."
+    "if it is an example in your answer, give the answer again and end it with a sentence."
 )
 _REPEATED: Final = (
     "Your last calls repeat the same {}, with the same results. Nothing changes by calling again: try something else, or end with what "
@@ -103,18 +103,22 @@ class Progress:
             self._tell(EMPTY, _ASK_AGAIN if reply.parts else "")
             return EMPTY
         text = "".join(part.text for part in reply.parts if isinstance(part, Text))
-        if not _may_hold_call(text):
-            return None
+        if _may_hold_call(text) and (name := self._written(text)):
+            self._tell(WRITTEN_CALL, _NOT_A_CALL.format(name))
+            return WRITTEN_CALL
+        return None
+
+    def _written(self, text: str) -> str:
+        """Return the tool that a text calls; empty if none. A model that calls tools as one should may end its answer with an example."""
         from palimpsest.engine.loop.written_calls import written_call  # few models need it
 
-        name = written_call(text, {name: bytes(tool.declaration.schema) for name, tool in self._tools.items()})
-        if not name:
-            return None
-        self._tell(WRITTEN_CALL, _NOT_A_CALL.format(name))
-        return WRITTEN_CALL
+        found = written_call(text, {name: bytes(tool.declaration.schema) for name, tool in self._tools.items()})
+        if found is None or not (found.plainly or all(not isinstance(item.content, ToolCall) for item in self._session.log.view.items)):
+            return ""
+        return found.tool
 
     def was_told(self, stop: str) -> bool:
-        """Whether the model was told of this before its last reply; from then on it counts as told."""
+        """Whether the model was warned of this before its last reply; from then on it counts as warned."""
         told = stop in self._told
         self._told.add(stop)
         return told
@@ -147,7 +151,9 @@ class Progress:
     def _add(self, returned: ToolReturned) -> None:
         call = self._calls.pop(returned.result.call_id, None)
         tool = None if call is None else self._tools.get(call.tool)
-        if call is not None and (tool is None or not tool.polls):
+        # What is polled and goes on is no repetition; what has ended or cannot be polled is.
+        waits = tool is not None and tool.polls and returned.exit is None and not returned.result.error
+        if call is not None and not waits:
             self._rounds.append(_Round(call.tool, _canonical(call.args), text_of(returned.result)))
 
     def _repetitions(self, length: int) -> int:

@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.errors import PalimpsestError, raised_text
 from palimpsest.core.events import Failed, PermissionAsked, Permitted, ProcessStarted, ToolRefused, ToolReturned, ToolStarted
-from palimpsest.core.items import Part, Text, ToolCall, ToolResult
+from palimpsest.core.items import Part, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.log.recovery import UNKNOWN_OUTCOME
 from palimpsest.core.pairs import pending_calls
 from palimpsest.core.tokens.truncate import PREVIEW_ABOVE
@@ -29,7 +29,7 @@ from palimpsest.tools.workspace import Workspace
 
 # Seconds. Tools have shorter limits of their own; this one ends a tool that has none.
 LONGEST_TOOL: Final = 1_800.0
-# Equal calls in a row from which on the user is asked: a model that repeats itself is rarely getting anywhere.
+# Equal calls in a row with equal results from which on the user is asked: a model that repeats itself is rarely getting anywhere.
 EQUAL_CALLS: Final = 3
 # Tokens. A preview has 2,400, so it would not shorten a smaller result much.
 _LEAST_PREVIEWED: Final = 3_000
@@ -45,6 +45,9 @@ UNKNOWN_TOOL: Final = "unknown tool"
 """Who refuses a call of a tool that is not on offer."""
 BOUND_TO_FAIL: Final = "check"
 """Who refuses a call that would fail, before the user is asked about it."""
+# What code of another author may raise.
+_FOREIGN: Final = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
+_REFUSED: Final = "This call was not run: "
 _UNANSWERED: Final = "the turn ended before there was an answer"
 _TURN_FAILED: Final = "Not run: the turn failed before this tool was started."
 
@@ -183,7 +186,7 @@ async def _admit(session: Session, toolbox: Toolbox, call: ToolCall, feed: Feed,
     if blocked is None:
         return _Admission(call, None, notes)
     session.log.append(ToolRefused(call.call_id, call.tool, blocked.by, blocked.why))
-    return _Admission(call, ToolOutput(f"This call was not run: the {blocked.by} blocked it: {blocked.why}", error=True), notes)
+    return _Admission(call, ToolOutput(f"{_REFUSED}the {blocked.by} blocked it: {blocked.why}", error=True), notes)
 
 
 @contextmanager
@@ -191,7 +194,9 @@ def _recorded_failure(session: Session, what: str) -> Iterator[None]:
     """Record what code of another author raises as a failure; a log that cannot be written raises its own error."""
     try:
         yield
-    except Exception as error:  # noqa: BLE001 - code of another author may raise anything, and must not end the turn
+    except _FOREIGN as error:
+        if _is_cancelled(error):
+            raise
         failure = as_failure(error)
         session.log.append(Failed(what, failure.kind, failure.message, by=what))
 
@@ -200,7 +205,9 @@ async def _limited(session: Session, returned: ToolReturned) -> ToolReturned:
     """Return a result in the size that the profile allows; a limiter that fails is replaced by ours."""
     try:
         return await carry_out(_limiter(session)(returned), session)
-    except Exception as error:  # noqa: BLE001 - a limiter of another author may raise anything
+    except _FOREIGN as error:
+        if _is_cancelled(error):
+            raise
         failure = as_failure(error)
         session.log.append(Failed("limiting a result", failure.kind, failure.message, by="limiter"))
     return await carry_out(PreviewLimiter(above=_LEAST_PREVIEWED)(returned), session)
@@ -242,7 +249,7 @@ async def _permitted(session: Session, toolbox: Toolbox, call: ToolCall, feed: F
             return None
     if isinstance(decision, Deny):
         session.log.append(ToolRefused(call.call_id, call.tool, decision.by, decision.why))
-        return ToolOutput(f"This call was not run: {decision.why}", error=True)
+        return ToolOutput(f"{_REFUSED}{decision.why}", error=True)
     session.log.append(Permitted(call.call_id, call.tool, decision.by))
     return None
 
@@ -251,7 +258,10 @@ async def _bound_to_fail(toolbox: Toolbox, tool: AgentTool, call: ToolCall) -> T
     """Return the error of a call that cannot succeed, so that the user is not asked about it."""
     try:
         return await tool.check(call.args, toolbox.workspace)
-    except Exception:  # noqa: BLE001 - a check of another package may raise anything; the call itself will show what is wrong
+    except _FOREIGN as error:
+        if _is_cancelled(error):
+            raise
+        # The call itself will show what is wrong.
         return None
 
 
@@ -274,34 +284,38 @@ async def _approval(session: Session, toolbox: Toolbox, asked: PermissionAsked, 
 
 
 def _with_repetition(session: Session, call: ToolCall, decision: Decision) -> Decision:
-    """Ask the user before the third equal call in a row, if the call would otherwise run."""
-    if isinstance(decision, Deny) or _equal_calls(session, call) < EQUAL_CALLS:
+    """Ask the user before the third equal call in a row, if it would otherwise run and the results so far were equal, too."""
+    if isinstance(decision, Deny) or not _is_repeated(session, call):
         return decision
     return AskUser(f"the model makes the same call of {call.tool} for the {EQUAL_CALLS}rd time in a row; let it run?")
 
 
-def _equal_calls(session: Session, call: ToolCall) -> int:
-    """Return how many calls up to and including this one are equal to it, without another call between them."""
-    equal, found = 0, False
+def _is_repeated(session: Session, call: ToolCall) -> bool:
+    """Whether so many calls up to and including this one are equal, with the same result and without another call between them."""
+    results: dict[str, str] = {}
+    same: set[str] = set()
+    equal = 0
     for item in reversed(session.log.view.items):
         content = item.content
-        if not isinstance(content, ToolCall):
-            continue
-        found = found or content.call_id == call.call_id
-        if found:
-            if (content.tool, content.args) != (call.tool, call.args):
-                break
+        if isinstance(content, ToolResult):
+            results[content.call_id] = text_of(content)
+        elif isinstance(content, ToolCall) and (equal or content.call_id == call.call_id):
             equal += 1
-            if equal == EQUAL_CALLS:
-                break
-    return equal
+            if (content.tool, content.args) != (call.tool, call.args):
+                return False
+            # A call of the same reply has no result yet, and one that was refused says nothing new.
+            if not (result := results.get(content.call_id, _REFUSED)).startswith(_REFUSED):
+                same.add(result)
+            if len(same) > 1 or equal == EQUAL_CALLS:
+                return len(same) <= 1
+    return False
 
 
 def _remember(session: Session, toolbox: Toolbox, rule: str) -> None:
     """Keep a rule; if it cannot be stored, the call runs nevertheless, for the user allowed it."""
     try:
         toolbox.remember(rule)
-    except Exception as error:  # noqa: BLE001 - what keeps rules may be of another author
+    except _FOREIGN as error:
         failure = as_failure(error)
         session.log.append(Failed("keeping a rule", failure.kind, failure.message))
 
@@ -316,21 +330,21 @@ async def _timed(session: Session, toolbox: Toolbox, tool: AgentTool, call: Tool
         try:
             async with limit:
                 output = await tool.run(call.args, toolbox.workspace)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            output = ToolOutput(f"{tool.name} failed: it cancelled itself", error=True)
         except PalimpsestError as error:
             output = ToolOutput(error.message, error=True)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a tool of another package may raise anything, and the model must get an answer
-            text = f"did not end within {longest:g} seconds and was stopped." if limit.expired() else f"failed: {_reason(error)}"
+        except _FOREIGN as error:
+            if _is_cancelled(error):
+                raise
+            why = "it cancelled itself" if isinstance(error, asyncio.CancelledError) else raised_text(error)
+            text = f"did not end within {longest:g} seconds and was stopped." if limit.expired() else f"failed: {why}"
             output = ToolOutput(f"{tool.name} {text}", error=True)
     return output, clock.now() - started
 
 
-def _reason(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+def _is_cancelled(error: BaseException) -> bool:
+    """Whether an error is the cancellation of the turn, and none that code of another author raised by itself."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling() > 0)
 
 
 def _result(call: ToolCall, output: ToolOutput) -> ToolResult:

@@ -4,44 +4,69 @@ import ast
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 # Characters at the end of a text in which a call is looked for, and places at which it may begin.
 _SEARCHED: Final = 20_000
 _MOST_PLACES: Final = 200
+_DEEPEST: Final = 6
 # What may stand behind a written call: the ends of tags, of a list and of a block of code.
-_CLOSING: Final = re.compile(r"(?:\s|`|\]|</?[^<>\n]{0,80}>|<\|[^<>\n]{0,80}\|>)*")
-_TAG: Final = re.compile(r"<([^<>/\n][^<>\n]{0,200})>")
-_WORD: Final = re.compile(r"[\w.-]+")
+_CLOSING: Final = re.compile(r"(?:\s|`|\]|</?[^<>\n]{0,80}>|<[|\uff5c][^<>\n]{0,80}[|\uff5c]>)*")
+_TAG: Final = re.compile(r"<([^<>/\n][^<>\n]{0,200})>(?:\s*(\w+)\s*(?=<))?")
+_WORD: Final = re.compile(r"[\w-]+")
+_FENCE: Final = re.compile(r"\s*```\w*\n|\s*```\s*$")
+# How the formats of models mark a call: `<tool_call>`, `<|tool_call_begin|>`, `<function=x>`, `<invoke …>`, `[TOOL_CALLS]`, and others.
+_MARK: Final = re.compile(
+    r"<\W{0,2}[\w:.-]*(?:tool|function|invoke)[^<>\n]{0,80}>|\[TOOL_\w+\]|\bto=functions\.|^Action:[ \t]", re.IGNORECASE | re.MULTILINE
+)
 
 
-def written_call(text: str, schemas: Mapping[str, bytes]) -> str:
-    """Return the tool that a text calls at its end; empty if it calls none.
+class WrittenCall(NamedTuple):
+    """The tool that a text calls at its end, and whether the text is `plainly` a call: it is marked as one, or nothing else."""
+
+    tool: str
+    plainly: bool
+
+
+class _Parameters(NamedTuple):
+    known: frozenset[str]
+    required: frozenset[str]
+
+
+def written_call(text: str, schemas: Mapping[str, bytes]) -> WrittenCall | None:
+    """Return the call with which a text ends, if it ends with one.
 
     `schemas` are the JSON schemas of the declared tools by name. A call names a declared tool, and some of its parameters with all
-    that it requires and no others; prose about a tool does not.
+    that it requires; without a mark, no others. Prose about a tool does not, nor an object of JSON that is named in a sentence.
     """
-    end = text[-_SEARCHED:]
+    end = text[-_SEARCHED:].strip()
     parameters = {name: _parameters(schema) for name, schema in schemas.items()}
-    for named, given in (*_objects(end), *_tags(end, parameters), *_expressions(end)):
-        for name in named:
-            known = parameters.get(name)
-            if known is not None and given and given <= known[0] and known[1] <= given:
-                return name
-    return ""
+    mark = next(_MARK.finditer(end), None)
+    if mark is not None:
+        marked = end[mark.start() :]
+        for named, given in (*_objects(marked, is_marked=True), *_tags(marked, is_marked=True)):
+            for name in named & parameters.keys():
+                if parameters[name].required <= given & parameters[name].known:
+                    return WrittenCall(name, plainly=True)
+    bare = _FENCE.sub("", end)
+    for named, given in (*_objects(end), *_tags(end), *_expressions(bare)):
+        for name in named & parameters.keys():
+            if given and parameters[name].required <= given <= parameters[name].known:
+                return WrittenCall(name, plainly=bare.startswith(("{", "[", f"<{name}", name)))
+    return None
 
 
-def _parameters(schema: bytes) -> tuple[frozenset[str], frozenset[str]]:
-    """The parameters of a tool, and those that it requires."""
+def _parameters(schema: bytes) -> _Parameters:
     try:
         value = json.loads(schema)
-        return frozenset(value.get("properties", ())), frozenset(value.get("required", ()))
+        return _Parameters(frozenset(value.get("properties", ())), frozenset(value.get("required", ())))
     except (ValueError, AttributeError, TypeError, RecursionError):
-        return frozenset(), frozenset()
+        # Not even an empty call of it is recognised.
+        return _Parameters(frozenset(), frozenset({""}))
 
 
-def _objects(text: str) -> Iterator[tuple[set[str], set[str]]]:
-    """The texts in each JSON object at the end, and the names of the values in each object below it."""
+def _objects(text: str, *, is_marked: bool = False) -> Iterator[tuple[set[str], set[str]]]:
+    """The tools that JSON objects at the end may name, and the names of the values below each."""
     decoder, place, found = json.JSONDecoder(), 0, 0
     while (place := text.find("{", place)) >= 0 and found < _MOST_PLACES:
         found += 1
@@ -51,25 +76,24 @@ def _objects(text: str) -> Iterator[tuple[set[str], set[str]]]:
             place += 1
             continue
         if _CLOSING.fullmatch(text, end):
+            if len(value) == 1:
+                yield from (({name}, set(below)) for name, below in value.items() if isinstance(below, dict))
             yield from _calls_in(value, 0)
-            named = set(_WORD.findall(text[:place].rpartition("\n")[2])) | set(_WORD.findall(text[:place].rstrip().rpartition("\n")[2]))
-            # A tool that is named in the tag or line before its arguments.
-            yield named, set(value)
+            before = set(_WORD.findall(text[:place]))
+            # A tool that is named behind the mark of a call, or by all that stands before its arguments.
+            yield before if is_marked or len(before) == 1 else set(), set(value)
         place = end
 
 
 def _calls_in(value: Any, depth: int) -> Iterator[tuple[set[str], set[str]]]:  # any JSON
-    if not isinstance(value, dict) or depth > 4:
+    """The texts of each object, and the names of the values in each object below it."""
+    if depth > _DEEPEST or not isinstance(value, dict | list):
         return
-    named = {each for each in value.values() if isinstance(each, str)}
-    for below in value.values():
-        inner = _decoded(below)
-        if isinstance(inner, dict):
-            yield named, set(inner)
-            yield from _calls_in(inner, depth + 1)
-    for name, below in value.items():
+    named = {each for each in value.values() if isinstance(each, str)} if isinstance(value, dict) else set()
+    for below in map(_decoded, value.values() if isinstance(value, dict) else value):
         if isinstance(below, dict):
-            yield {name}, set(below)
+            yield named, set(below)
+        yield from _calls_in(below, depth + 1)
 
 
 def _decoded(value: Any) -> Any:  # any JSON
@@ -82,23 +106,26 @@ def _decoded(value: Any) -> Any:  # any JSON
     return value
 
 
-def _tags(text: str, parameters: Mapping[str, tuple[frozenset[str], frozenset[str]]]) -> Iterator[tuple[set[str], set[str]]]:
-    """The tools that a tag at the end of the text names, and the parameters that the tags behind it name."""
-    if not text.rstrip("` \t\r\n").endswith(">"):
-        return
-    tags = [set(_WORD.findall(found[1])) for found in list(_TAG.finditer(text))[-_MOST_PLACES:]]
-    for place, words in enumerate(tags):
-        for name in words & set(parameters):
-            behind = set().union(*tags[place + 1 :]) if tags[place + 1 :] else set()
-            yield {name}, behind & parameters[name][0]
+def _tags(text: str, *, is_marked: bool = False) -> Iterator[tuple[set[str], set[str]]]:
+    """The words in each tag, where calls are marked also one alone behind it, and those of the tags that follow."""
+    if text.endswith((">", "`")):
+        tags = [
+            set(_WORD.findall(f"{found[1]} {found[2] or ''}" if is_marked else found[1]))
+            for found in list(_TAG.finditer(text))[-_MOST_PLACES:]
+        ]
+        behind: set[str] = set()
+        for words in reversed(tags):
+            yield words, set(behind)
+            behind |= words
 
 
 def _expressions(text: str) -> Iterator[tuple[set[str], set[str]]]:
-    """The functions that a text calls which is nothing but calls with named arguments."""
+    """The functions that a text calls with named arguments which is nothing but an expression."""
     try:
-        tree = ast.parse(text.strip().strip("`").strip(), mode="eval").body
+        tree = ast.parse(text.strip("`").strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
-    for each in tree.elts if isinstance(tree, ast.List | ast.Tuple) else (tree,):
-        if isinstance(each, ast.Call) and isinstance(each.func, ast.Name) and not each.args:
-            yield {each.func.id}, {word.arg for word in each.keywords if word.arg is not None}
+    for each in ast.walk(tree):
+        if isinstance(each, ast.Call) and not each.args:
+            name = each.func.attr if isinstance(each.func, ast.Attribute) else each.func.id if isinstance(each.func, ast.Name) else ""
+            yield {name}, {word.arg for word in each.keywords if word.arg is not None}

@@ -33,14 +33,13 @@ def agents_md(
 ) -> Source:
     """Return Codex's instructions: the user's own, then one file for each folder from the project root down, `limit` bytes in all.
 
-    states_changes: as 0.166, which states a new text as the replacement of all earlier ones, a removal too, and skips untrusted projects.
+    states_changes: as 0.166, which states a new text as the replacement of all earlier ones, a removal too.
     """
 
     def observed(world: World) -> Fields | None:
         config = config_folder(world, ".codex")
         own = first_file(world, config, _CODEX_NAMES, allowed_folders(world, markers, config), _GLOBAL_BYTES) if config else None
-        trusted = world.state.trusted or not states_changes
-        project = _codex_project(world, limit, (*_CODEX_NAMES, *fallbacks), markers) if trusted else ""
+        project = _codex_project(world, limit, (*_CODEX_NAMES, *fallbacks), markers)
         parts = [own.text.strip() if own is not None else "", project]
         text = "\n\n--- project-doc ---\n\n".join(part for part in parts if part)
         return {"cwd": world.state.cwd, "text": text} if text else None
@@ -133,7 +132,7 @@ def opencode_files(
         readable = (read_file(world, path, allowed) for path in own_paths if path)
         own = tuple(file for file in readable if file is not None)[:1]
         names = NAMES if claude else tuple(name for name in NAMES if name != "CLAUDE.md")
-        found = _first_name(world, names, allowed) if project and world.state.trusted else ()
+        found = _first_name(world, names, allowed) if project else ()
         both = (*own, *found) if global_first else (*found, *own)
         return _unique((*both, *configured_files(world, configured)))
 
@@ -203,10 +202,9 @@ def _nested(world: World, config: str, own_names: Sequence[str], kinds: Sequence
     allowed = allowed_folders(world, MARKERS, folder)
     own = first_file(world, folder, own_names, allowed) if folder else None
     files = [own] if own is not None else []
-    if world.state.trusted:
-        for place in folders_of_project(world):
-            found = (first_file(world, place, names, allowed) for names in kinds)
-            files += [file for file in found if file is not None]
+    for place in folders_of_project(world):
+        found = (first_file(world, place, names, allowed) for names in kinds)
+        files += [file for file in found if file is not None]
     return with_imports(world, _unique(files), allowed)
 
 

@@ -64,8 +64,6 @@ def find_skills(world: World, roots: Sequence[SkillRoot], *, needs_description: 
     """
     found: dict[str, Skill] = {}
     for root in roots:
-        if root.scope == "repo" and not world.state.trusted:
-            continue
         real_root = world.real_path(root.folder)
         if real_root is None:
             continue

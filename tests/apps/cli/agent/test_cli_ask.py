@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -236,15 +237,38 @@ def test_a_job_that_takes_too_long_is_cancelled_at_exit(headless: Headless) -> N
 def test_standard_input_is_awaited_beside_a_prompt_and_a_line_says_so_after_a_second(headless: Headless) -> None:
     headless.script.write_text('"done"\n')
     env = {**os.environ, "PAL_HOME": str(headless.folder / "home"), "PAL_SCRIPT": str(headless.script), "PAL_SANDBOX": "off"}
-    pipe, command = subprocess.PIPE, [*PAL, "-p", "go", "--json"]
-    with subprocess.Popen(command, cwd=headless.project, text=True, env=env, stdin=pipe, stdout=pipe, stderr=pipe) as process:
-        assert process.stdin is not None
+    command, (reading, writing) = [*PAL, "-p", "go", "--json"], os.pipe()
+    # As programs with an event loop leave it to those that they start.
+    os.set_blocking(reading, False)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=headless.project, text=True, env=env, stdin=reading, stdout=pipe, stderr=pipe) as process:
+        os.close(reading)
         assert process.stderr is not None
         assert process.stderr.readline() == "pal: waiting for the end of standard input; `</dev/null` leaves it out\n"
-        output, _ = process.communicate("it comes late", timeout=120)
+        with os.fdopen(writing, "w") as late:
+            late.write("it comes late")
+        output, _ = process.communicate(timeout=120)
     with Home(headless.folder / "home").open(json.loads(output)["session"], write=False) as log:
         *_, said = [text_of(item.content) for item in log.view.items if item.kind == "user"]
     assert said.endswith("it comes late")
+
+
+def test_standard_input_that_is_open_for_writing_only_is_left_out_and_one_that_breaks_is_an_error(headless: Headless) -> None:
+    headless.script.write_text('"done"\n')
+    env = {**os.environ, "PAL_HOME": str(headless.folder / "home"), "PAL_SCRIPT": str(headless.script), "PAL_SANDBOX": "off"}
+    with (headless.folder / "output").open("w") as output:
+        done = subprocess.run([*PAL, "-p", "go"], cwd=headless.project, env=env, stdin=output, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as ours,
+        server.accept()[0] as theirs,
+    ):
+        # Closed at once, with what it had sent thrown away.
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        ours.close()
+        done = subprocess.run([*PAL, "-p", "go"], cwd=headless.project, env=env, stdin=theirs, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "pal: stdin: standard input cannot be read to its end: Connection reset by peer\n")
 
 
 @pytest.mark.parametrize("words", [("-p", "go"), ("-p",)])

@@ -137,6 +137,14 @@ def test_a_model_that_repeats_its_calls_is_told_once_and_stopped(pal: Runs) -> N
     assert ended(pal("-p", "go", "--json", replies=(same, same, spelled, same, same, there, same, "done"))) == (0, "done", 8)
     told = [line for line in pal("show", "last").stdout.splitlines() if "Your last calls repeat" in line]
     assert told == []
+    five = {"calls": [{"tool": "read", "args": {"path": "a.txt", "limit": number}} for number in range(1, 6)]}
+    assert ended(pal("-p", "go", "--json", replies=(five,) * 15)) == (4, "loop", 6)
+
+
+def test_equal_calls_with_new_results_are_no_repetition(pal: Runs) -> None:
+    clock, gone = using("bash", command="date +%N"), using("bash_output", id="none")
+    assert ended(pal("-p", "go", "--json", "--allow", "bash(date:*)", replies=(*(clock,) * 12, "done"))) == (0, "done", 13)
+    assert ended(pal("-p", "go", "--json", replies=(gone,) * 30)) == (4, "loop", 6)
 
 
 def test_an_empty_reply_and_a_call_as_text_are_asked_again_once_and_are_no_answer(pal: Runs) -> None:

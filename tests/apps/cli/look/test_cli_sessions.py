@@ -88,15 +88,20 @@ def test_a_model_without_a_card_has_no_price(pal: Pal) -> None:
 def test_last_is_the_newest_row_of_this_folder_with_a_message_whichever_file_changed_last(pal: Pal) -> None:
     small(pal.home)
     for seconds, (name, folder, said) in enumerate(
-        (("here", str(Path.cwd()), "a"), ("elsewhere", "/elsewhere", "b"), ("empty", str(Path.cwd()), ""))
+        (
+            *(("here", str(Path.cwd()), "a"), ("above", str(Path.cwd().parent), "c")),
+            *(("elsewhere", "/elsewhere", "b"), ("empty", str(Path.cwd()), "")),
+        )
     ):
         with Log.create(pal.home.store, SessionOpened(name, cwd=folder), FixedClock(BEGAN + 60_000 + seconds)) as log:
             log.append(UserSaid((Text(said),)) if said else Titled("Nothing was said here"))
     os.utime(pal.home.store.path_of("here"), (1, 1))
 
-    assert [row["id"] for row in pal.json("sessions")] == ["empty", "elsewhere", "here", SMALL]
+    assert [row["id"] for row in pal.json("sessions")] == ["empty", "elsewhere", "above", "here", SMALL]
     assert pal.json("show", "last")["session"] == "here"
     pal("delete", "here", "--yes")
+    assert pal("show", "last").stderr == f"pal: no session of this folder; `last` is above of {Path.cwd().parent}\n"
+    pal("delete", "above", "--yes")
     fallback = pal("show", "last", "--json")
     assert json.loads(fallback.stdout)["session"] == "elsewhere"
     assert fallback.stderr == "pal: no session of this folder; `last` is elsewhere of /elsewhere\n"

@@ -90,7 +90,7 @@ def test_restore_brings_an_item_back_into_the_next_request(room: Callable[..., R
         screen.wait_for(f"item {item} is visible already")
         say(screen, "/cost")
         screen.wait_for(
-            lambda: re.search(r"edits of the context: 2, cost -?\$[\d.]+ once, saved about \$0\.\d+ so", screen.text()) is not None
+            lambda: re.search(r"2 edits of the context: saved \$[\d.]+ at once, saved about \$0\.\d+ so", screen.text()) is not None
         )
 
 

@@ -5,6 +5,7 @@ import select
 import stat
 import sys
 from dataclasses import replace
+from fcntl import F_GETFL, fcntl
 from pathlib import Path
 from time import monotonic
 from typing import Final, NamedTuple
@@ -245,7 +246,12 @@ def _piped() -> str:
         return ""
     if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)):
         return ""
-    data = _read_to_end(number, _LARGEST + 1)
+    if fcntl(number, F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
+        return ""
+    try:
+        data = _read_to_end(number, _LARGEST + 1)
+    except OSError as error:
+        raise BadInput(f"standard input cannot be read to its end: {error.strerror or error}", where="stdin") from error
     if len(data) > _LARGEST:
         raise BadInput(f"standard input has more than {_LARGEST // 1024 // 1024} MiB; give a file to read instead", where="stdin")
     return data.decode("utf-8", "replace")
@@ -253,13 +259,18 @@ def _piped() -> str:
 
 def _read_to_end(number: int, most: int) -> bytes:
     """Return what a file has up to its end, at most so many bytes."""
-    data, told = bytearray(), monotonic() + _PATIENCE_S
-    is_told = False
+    data, told, patience = bytearray(), monotonic() + _PATIENCE_S, True
     while len(data) < most:
-        if not is_told and not select.select([number], [], [], max(0.0, told - monotonic()))[0]:
-            is_told = True
+        # Also after that by `select`: the program at the other end may have made the pipe non-blocking for both.
+        if not select.select([number], [], [], max(0.0, told - monotonic()) if patience else None)[0]:
+            patience = False
             _notify("waiting for the end of standard input; `</dev/null` leaves it out")
-        chunk = os.read(number, _CHUNK)
+            continue
+        try:
+            chunk = os.read(number, _CHUNK)
+        except BlockingIOError:
+            # Another reader of the same pipe was faster.
+            continue
         if not chunk:
             break
         data += chunk

@@ -108,11 +108,10 @@ def closed_on_error(agent: "Agent") -> Iterator[None]:
 
 def newest_here(home: AnyHome) -> str:
     """The newest session of the working directory. Raises `BadInput` if there is none."""
-    row = newest_row(home, list_sessions(home), here=True)
+    here = Path.cwd()
+    row = newest_row(home, list_sessions(home), here)
     if row is None:
-        raise BadInput(
-            f"there is no session of this folder; `pal sessions` lists all, --resume {NEWEST} takes the newest", where=str(Path.cwd())
-        )
+        raise BadInput(f"there is no session of this folder; `pal sessions` lists all, --resume {NEWEST} takes the newest", where=str(here))
     return row.id
 
 

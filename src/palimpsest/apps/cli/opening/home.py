@@ -96,7 +96,9 @@ def find_session(home: AnyHome, word: str) -> SessionLocation:
     """Find a session by its id, by a unique beginning or end of its id, by path, or by `last`.
 
     `last` is the session of this folder with the newest event in which something was said and that is none of a sub-agent; without one,
-    the newest of all folders, which a line on standard error says. Raises `BadInput` if there is none or more than one.
+    that of the nearest folder above, or of any folder, which a line on standard error says.
+
+    Raises `BadInput` if there is none or more than one.
     """
     if not word:
         raise BadInput("the name of the session is empty; `pal sessions` lists them", where=home.store.name)
@@ -134,10 +136,9 @@ def find_session(home: AnyHome, word: str) -> SessionLocation:
     return SessionLocation(matching[0], home.store, home.blobs, home.clock)
 
 
-def newest_row(home: AnyHome, rows: Sequence[SessionRow], *, here: bool) -> SessionRow | None:
-    """Return the newest session in which something was said, or typed and not sent; `here` in the working directory alone."""
-    folder = str(Path.cwd())
-    own = (row for row in rows if row.opener is None and (not here or row.cwd == folder))
+def newest_row(home: AnyHome, rows: Sequence[SessionRow], folder: Path | None = None) -> SessionRow | None:
+    """Return the newest session, in one folder or any, in which something was said, or typed and not sent."""
+    own = (row for row in rows if row.opener is None and (folder is None or row.cwd == str(folder)))
     return next((row for row in own if row.turns or row.base is not None or _has_draft(home, row.id)), None)
 
 
@@ -153,11 +154,11 @@ def _newest(home: AnyHome) -> str:
     except StoreError:
         # An index that cannot be written is no reason not to find a session.
         return ""
-    found = newest_row(home, rows, here=True)
-    if found is not None:
-        return found.id
-    found = newest_row(home, rows, here=False) or next(iter(rows), None)
-    if found is not None and Path(found.cwd).is_absolute():
+    here = Path.cwd()
+    # In a folder below a project, that of the project.
+    found = next((row for folder in (here, *here.parents, None) if (row := newest_row(home, rows, folder)) is not None), None)
+    found = found or next(iter(rows), None)
+    if found is not None and Path(found.cwd).is_absolute() and found.cwd != str(here):
         click.echo(f"pal: no session of this folder; `{NEWEST}` is {found.id} of {plain(found.cwd)}", err=True)
     return "" if found is None else found.id
 
