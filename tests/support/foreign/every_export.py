@@ -120,7 +120,7 @@ def _joined(block: Any) -> Any:
         return block
     texts = "\n".join(part["text"] for part in parts if part["type"] == "text")
     rest = [part for part in parts if part["type"] != "text"]
-    return {**block, "content": [{"type": "text", "text": texts}, *rest] if rest else texts}
+    return {**block, "content": [*([{"type": "text", "text": texts}] if texts else []), *rest] if rest else texts}
 
 
 def _without_answers(blocks: Sequence[Any], calls: frozenset[str]) -> Iterator[Any]:

@@ -159,7 +159,8 @@ class _ViewWriter:
         if isinstance(body, ModelReplied | Interrupted) and body.model:
             self._model = body.model
         parts = [part for item, content in contents for part in self._reply_part(item, content)]
-        if not parts:
+        # Thinking alone does not begin a conversation.
+        if not parts or (not self._parent and all(part["type"] == "reasoning" for part in parts)):
             return
         if not self._parent:
             # A conversation that begins with the assistant is refused by the provider.
