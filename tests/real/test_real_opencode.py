@@ -12,6 +12,12 @@ from desks import run_agent
 from npm_programs import run_pal, user_variables
 from scripted_api import ScriptedApi, serving
 
+from palimpsest.core.edits import Mask
+from palimpsest.core.events import ModelReplied, ToolReturned, Usage, UserSaid, UserTyped, ViewEdited
+from palimpsest.core.items import Text, ToolCall, ToolResult
+from palimpsest.foreign.opencode.writer import opencode_session
+from palimpsest.stores.home import Home
+
 pytestmark = pytest.mark.real
 
 
@@ -85,6 +91,39 @@ def test_mi_11_after_a_real_compaction_every_later_request_holds_the_same_eviden
     assert ': "Second prompt."' in text
     assert "[3] echo hello && exit 3" in text
     assert "Third prompt." not in text
+
+
+def test_an_exported_session_goes_on_with_what_its_view_shows(desk: Desk) -> None:
+    home = Home(Path(desk.variables["PAL_HOME"]))
+    with home.new(cwd=str(desk.project), model="claude-sonnet-4-5") as log:
+        log.append(ModelReplied((Text("I am ready.", "assistant"),)))
+        log.append(UserSaid((Text("Read a.txt."),)))
+        calls = (ToolCall("toolu_1", "read", '{"filePath":"a.txt"}'), ToolCall("toolu_2", "read", "{}"))
+        log.append(ModelReplied((Text("I look.", "assistant"), *calls)))
+        result = log.append(ToolReturned(ToolResult("toolu_1", (Text("THE-WHOLE-FILE"),))))
+        log.append(ToolReturned(ToolResult("toolu_2", (Text("no such file"),), error=True)))
+        log.append(ModelReplied((Text("Done.", "assistant"),), usage=Usage(99_000, output=5)))
+        log.append(ViewEdited((Mask((f"{result.seq}.0",), "[cleared; recall it]"),), "pal", tokens_before=99_000, tokens_after=100))
+        log.append(UserTyped((Text("And b.txt, when you are done."),)))
+        session = opencode_session(log)
+    desk.pal("export", log.session, "--to", "opencode", "--out", "session.json")
+    run_agent([str(desk.program), "import", "session.json"], desk.project, desk.variables)
+    [request] = desk.opencode("--session", session, "Continue.")
+    blocks = [(message["role"], block) for message in request["messages"] for block in without_marks(message)]
+
+    assert [(role, block.get("text") or block.get("content") or block["input"]) for role, block in blocks] == [
+        ("user", "Go on."),
+        ("assistant", "I am ready."),
+        ("user", "Read a.txt."),
+        ("assistant", "I look."),
+        ("assistant", {"filePath": "a.txt"}),
+        ("assistant", {}),
+        ("user", "[cleared; recall it]"),
+        ("user", "no such file"),
+        ("assistant", "Done."),
+        ("user", "And b.txt, when you are done."),
+        ("user", "Continue."),
+    ]
 
 
 def texts_of(request: dict[str, Any]) -> list[str]:

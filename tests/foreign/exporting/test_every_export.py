@@ -28,15 +28,15 @@ def test_all_thirty_public_sessions_are_sent_there_and_back() -> None:
     # Every fourth one of each program in every run of the tests, all of them with `pytest -m long`.
     [pytest.param(path, marks=[pytest.mark.long] if number % 4 else [], id=path.stem[-24:]) for number, path in enumerate(FILES)],
 )
-def test_a_public_session_shows_the_same_in_the_files_for_claude_code_and_codex_folded_or_not(path: Path) -> None:
+def test_a_public_session_shows_the_same_in_the_files_for_every_agent_folded_or_not(path: Path) -> None:
     (source,) = sessions_below(path)
     done = list(trips(source))
     assert {trip.differences for trip in done} == {()}
-    assert len(done) == (2 if any(name in path.name for name in TOO_SHORT) else 4)
+    assert len(done) == (3 if any(name in path.name for name in TOO_SHORT) else 6)
 
 
 @pytest.mark.parametrize("source", sessions_below(GOLDEN), ids=lambda source: source.session[-24:])
-def test_a_session_of_ours_shows_the_same_in_the_files_for_claude_code_and_codex(source: TranscriptSource) -> None:
+def test_a_session_of_ours_shows_the_same_in_the_files_for_every_agent(source: TranscriptSource) -> None:
     assert {trip.differences for trip in trips(source)} == {()}
 
 
@@ -58,4 +58,4 @@ def test_another_id_is_no_difference_only_where_the_id_repeats() -> None:
 def test_the_program_counts_what_it_sent(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, every_export.__file__, GOLDEN / "pi"], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[-1].startswith("2 sessions, 4 exports, 0 of them different, ")
+    assert done.stdout.splitlines()[-1].startswith("2 sessions, 6 exports, 0 of them different, ")

@@ -13,7 +13,7 @@ from corpus import CORPUS
 from msgspec import Struct, structs
 from readings import Home
 
-from palimpsest.core.items import Cover, Item, ToolCall, ToolResult
+from palimpsest.core.items import Cover, Item, ToolCall, ToolResult, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.policy import complete
 from palimpsest.core.view import View
@@ -26,6 +26,8 @@ from palimpsest.foreign.claude.writer import claude_session, write_claude
 from palimpsest.foreign.codex.format import CodexFormat, write_codex
 from palimpsest.foreign.file_ids import paired_items
 from palimpsest.foreign.formats import FORMATS, format_named
+from palimpsest.foreign.opencode.format import OpencodeFormat
+from palimpsest.foreign.opencode.writer import write_opencode
 from palimpsest.foreign.reading.finding import find_sources
 from palimpsest.foreign.reading.importing import import_session
 from palimpsest.foreign.reading.parts import wire_of
@@ -37,10 +39,10 @@ from palimpsest.wire.encoding.repair import valid_call_id
 from palimpsest.wire.models.cards import ModelCard, recorded_card
 from palimpsest.wire.request import Params, Request
 
-Target = Literal["claude", "codex"]
-TARGETS: tuple[Target, ...] = ("claude", "codex")
+Target = Literal["claude", "codex", "opencode"]
+TARGETS: tuple[Target, ...] = ("claude", "codex", "opencode")
 _USUAL = {"anthropic": "claude-sonnet-4-5", "responses": "gpt-5.5"}
-_WIRES = {"claude": "anthropic", "codex": "responses"}
+_WIRES = {"claude": "anthropic", "codex": "responses", "opencode": "anthropic"}
 # Cache breakpoints belong to a request and not to a session.
 _PARAMS = Params(breakpoint_rule="none")
 _CALLS = {"tool_use", "function_call", "custom_tool_call", "local_shell_call", "tool_search_call"}
@@ -93,6 +95,10 @@ def there_and_back(log: Log, home: Home, target: Target) -> tuple[list[Any], lis
     theirs = _read_back(log, home, target, model)
     unanswered = frozenset(touch.call_id for touch in ours.repairs if touch.case.startswith("open_"))
     blocks = shown(ours)
+    if target == "opencode":
+        # The output of a tool is one text there, and a prompt that waits here is the next message.
+        blocks = [_joined(block) for block in blocks]
+        blocks += [{"role": "user", "type": "text", "text": text_of(part)} for seq in log.inbox for part in log.event(seq).body.parts]
     theirs = renamed(theirs, blocks, _repeated(log))
     return list(_without_answers(blocks, unanswered)), list(_without_answers(theirs, unanswered))
 
@@ -106,6 +112,15 @@ def _as_cleared(item: Item) -> Item:
     if not isinstance(item.content, ToolResult) or item.mask is None or not item.mask.text:
         return item
     return structs.replace(item, mask=Cover(CLEARED))
+
+
+def _joined(block: Any) -> Any:
+    parts = block.get("content") if block.get("type") == "tool_result" else None
+    if not isinstance(parts, list):
+        return block
+    texts = "\n".join(part["text"] for part in parts if part["type"] == "text")
+    rest = [part for part in parts if part["type"] != "text"]
+    return {**block, "content": [*([{"type": "text", "text": texts}] if texts else []), *rest] if rest else texts}
 
 
 def _without_answers(blocks: Sequence[Any], calls: frozenset[str]) -> Iterator[Any]:
@@ -143,18 +158,22 @@ def _model(name: str, target: Target) -> ModelCard:
 
 
 def _read_back(log: Log, home: Home, target: Target, model: ModelCard) -> list[Any]:
-    lines = list(write_claude(log, home.blobs) if target == "claude" else write_codex(log, home.blobs))
+    form, name, written = {
+        "claude": (ClaudeFormat(), f"{claude_session(log)}.jsonl", write_claude),
+        "codex": (CodexFormat(), "rollout-written.jsonl", write_codex),
+        "opencode": (OpencodeFormat(), "export.json", write_opencode),
+    }[target]
+    lines = list(written(log, home.blobs))
     if b'"history_base"' in lines[0]:
         # It goes on from another rollout, which is not there.
         lines = list(write_codex(log, home.blobs, alone=True))
-    name = f"{claude_session(log)}.jsonl" if target == "claude" else "rollout-written.jsonl"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, Path(name).name)
         path.write_bytes(b"".join(lines))
         # A file that was written a moment ago is taken to grow.
         os.utime(path, (1, 1))
         other = Home()
-        done = other.take(ClaudeFormat() if target == "claude" else CodexFormat(), path)[0]
+        done = other.take(form, path)[0]
     if done.problems:
         return [f"not read: {each.where}: {each.why}" for each in done.problems]
     with Log.open(other.store, done.session, FixedClock(_AT)) as back:

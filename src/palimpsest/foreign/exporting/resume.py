@@ -1,4 +1,4 @@
-"""Where Claude Code and Codex look for a session, and the command that resumes it."""
+"""Where Claude Code and Codex look for a session, and the command that resumes it there or in OpenCode."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -14,6 +14,7 @@ from palimpsest.core.items import Value
 from palimpsest.core.log.log import Log
 from palimpsest.foreign.claude.writer import claude_session
 from palimpsest.foreign.codex.writer import rollout_name, thread_id
+from palimpsest.foreign.opencode.writer import opencode_session
 from palimpsest.foreign.reading.opening import open_regular
 
 _NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]")
@@ -84,6 +85,11 @@ def codex_target(log: Log, lines: Iterable[bytes], home: Path, environment: Mapp
     is_agent = log.opened.origin == "codex" and log.opened.opener is not None and log.opened.base is None
     why = "Codex resumes no sub-agents" if is_agent else _obstacle(log, thread)
     return ResumeTarget(str(path), "" if why else f"cd {quote(folder)} && codex resume {quote(thread)}", why)
+
+
+def opencode_target(log: Log, path: str, folder: str) -> ResumeTarget:
+    """The commands for OpenCode, which keeps sessions in a database and takes a file into it."""
+    return ResumeTarget(path, f"cd {quote(folder)} && opencode import {quote(path)} && opencode --session {opencode_session(log)}")
 
 
 def _obstacle(log: Log, session: str) -> str:

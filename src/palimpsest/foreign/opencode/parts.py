@@ -21,7 +21,7 @@ INTERRUPTED = "[Tool execution was interrupted]"
 MediaPart: TypeAlias = Image | Document
 
 # Media types that are not attached: their content follows as a text part.
-_SHOWN_AS_TEXT = frozenset({"text/plain", "application/x-directory"})
+SHOWN_AS_TEXT = frozenset({"text/plain", "application/x-directory"})
 _OUTPUT_NAME = re.compile(r"tool_[0-9A-Za-z]+")
 _PATHS = ("filePath", "path", "file_path")
 
@@ -49,7 +49,7 @@ def is_synthetic(part: PartRow) -> bool:
 def shown_file(part: Json, blobs: Blobs) -> MediaPart | None:
     """The image or document that the model sees; None if the file is shown as text, or its data is missing."""
     media, url = text(part, "mime"), text(part, "url")
-    if media in _SHOWN_AS_TEXT or not media:
+    if media in SHOWN_AS_TEXT or not media:
         return None
     if url.startswith(("http://", "https://")):
         return Image(media, url=url) if media.startswith("image/") else Document(media, url=url, name=text(part, "filename"))

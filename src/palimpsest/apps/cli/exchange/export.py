@@ -23,7 +23,8 @@ from palimpsest.core.redaction import redact
 from palimpsest.foreign.claude.writer import write_claude
 from palimpsest.foreign.codex.writer import write_codex
 from palimpsest.foreign.exporting.request import write_request
-from palimpsest.foreign.exporting.resume import ResumeTarget, claude_target, codex_target, has_base_rollouts
+from palimpsest.foreign.exporting.resume import ResumeTarget, claude_target, codex_target, has_base_rollouts, opencode_target
+from palimpsest.foreign.opencode.writer import write_opencode
 from palimpsest.foreign.reading.cleaning import as_is, clean_line
 from palimpsest.foreign.reading.transcript import ExportOrigin, origin_of
 from palimpsest.stores.ephemeral import FixedClock
@@ -36,10 +37,11 @@ _EXAMPLES = """\b
 Examples:
   pal export last --to html --out session.html
   pal export last --to codex --install
+  pal export last --to opencode --out session.json
   pal export last --to messages --pretty | less"""
 # One of the first lines names the session.
 _FIRST_LINES = 100
-AGENTS = ("claude", "codex")
+AGENTS = ("claude", "codex", "opencode")
 WIRES: dict[str, WireName] = {"messages": "anthropic", "responses": "responses", "chat": "chat"}
 FORMS = (*AGENTS, *WIRES, "markdown", "html")
 
@@ -65,7 +67,7 @@ class ExportOptions:
 @click.option("--out", callback=not_empty, metavar="FILE", help="Write to FILE instead of standard output, atomically.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.option("--install", is_flag=True, help="Write it where Claude Code or Codex finds it.")
-@click.option("--cwd", default="", callback=not_empty, metavar="DIR", help="Working folder for Claude Code or Codex, if not the session's.")
+@click.option("--cwd", default="", callback=not_empty, metavar="DIR", help="Working folder for the other agent, if not the session's.")
 @click.option("--redact", is_flag=True, help="Replace secrets: keys, tokens, passwords.")
 @click.option("--at", type=int, metavar="SEQ", help="Export the state after event SEQ.")
 @click.option("--whole", is_flag=True, help="Requests: include everything that edits have hidden.")
@@ -91,8 +93,8 @@ def export(
 ) -> None:
     """Export a session for another agent, for an API, or to read.
 
-    claude and codex write a session file that the program can resume; messages, responses and chat write a request body
-    for that API; markdown and html write a transcript. The session itself is not changed.
+    claude and codex write a session file that the program can resume, opencode a file for `opencode import`; messages,
+    responses and chat write a request body for that API; markdown and html write a transcript. The session is not changed.
     """
     _check_options(form, out=out, install=install, agent=install or bool(cwd), request=whole or pretty or bool(model), full=full)
     home = find_home()
@@ -109,7 +111,7 @@ def export(
         exported_log = stack.enter_context(_open_at(log, location.store, at)) if form in AGENTS else log
         chunks = _chunks(exported_log, location, path, cards, wanted)
         first = list(islice(chunks, _FIRST_LINES))
-        place = _install_place(form, exported_log, first, folder)
+        place = _install_place(form, exported_log, first, folder, out)
         if install and form == "codex" and place is not None and first and not has_base_rollouts(first[0], place):
             first, chunks = [], _chunks(exported_log, location, path, cards, replace(wanted, alone=True))
         chunks = chain(first, chunks)
@@ -135,7 +137,9 @@ def export(
 
 def _check_options(form: str, *, out: str | None, install: bool, agent: bool, request: bool, full: bool) -> None:
     if agent and form not in AGENTS:
-        raise click.UsageError(f"--install and --cwd work only with --to {' or '.join(AGENTS)}")
+        raise click.UsageError(f"--install and --cwd work only with --to {', '.join(AGENTS)}")
+    if install and form == "opencode":
+        raise click.UsageError("OpenCode keeps sessions in a database; write a file with --out FILE, then run `opencode import FILE`")
     if install and out is not None:
         raise click.UsageError("--install chooses the path itself, so it cannot be combined with --out")
     if request and form not in WIRES:
@@ -150,6 +154,8 @@ def _chunks(log: Log, location: SessionLocation, path: EventPath, cards: tuple[M
     if form in AGENTS:
         if form == "claude":
             lines = write_claude(log, blobs, cwd=options.cwd, origin=options.origin)
+        elif form == "opencode":
+            lines = write_opencode(log, blobs, cwd=options.cwd)
         else:
             lines = write_codex(log, blobs, alone=options.alone, cwd=options.cwd, origin=options.origin)
         return (clean_line(line, redact) for line in lines) if options.redact else lines
@@ -186,11 +192,13 @@ def _open_at(log: Log, store: SessionArchive, at: int | None) -> Iterator[Log]:
         yield fork
 
 
-def _install_place(form: str, log: Log, first: list[bytes], cwd: str) -> ResumeTarget | None:
-    """Return the path where the other program looks for the session; None for other formats."""
+def _install_place(form: str, log: Log, first: list[bytes], cwd: str, out: str | None) -> ResumeTarget | None:
+    """Return the path where the other program looks for the session, or takes it from; None for other formats."""
     if form not in AGENTS:
         return None
     folder = cwd or log.opened.cwd or str(Path.cwd())
+    if form == "opencode":
+        return opencode_target(log, str(expand_path(out or "session.json").absolute()), folder)
     if form == "claude":
         return claude_target(log, first, Path.home(), os.environ, folder, moves=bool(cwd))
     return codex_target(log, first, Path.home(), os.environ, folder)
