@@ -164,7 +164,7 @@ def test_the_table_of_sources_has_those_of_our_profile_in_their_order() -> None:
 
 def test_the_exit_codes_and_limits_are_those_of_the_command() -> None:
     codes = {int(code) for code, _ in re.findall(r"^\| (\d+) \| (.+) \|$", PAGE, re.MULTILINE)}
-    assert codes == {0, 2, ask.REFUSED, ask.LIMIT, ask.ERROR, 130}
+    assert codes == {0, 2, ask.REFUSED, ask.LIMIT, ask.ERROR, ask.NO_ANSWER, 130}
     assert {int(code) for code in re.findall(r"\b(\d+) [a-z]", (ask.ask.epilog or "").partition("Exit codes:")[2])} == codes
     options = {option for parameter in ask.ask.params for option in parameter.opts}
     assert set(re.findall(r"`(--[a-z-]+)`", section("`pal -p`"))) <= options

@@ -57,7 +57,7 @@ def test_a_later_session_is_told_the_correction_first_and_the_user_is_told_what_
     headless("-p", "which staging database do we use?")
     request = headless.request()
     assert 0 < request.index(f"[{newer}](") < request.index(f"[{name}](")
-    assert f"older than [{newer}], which holds where they differ" in request
+    assert f"older than [{newer}], which holds where they contradict" in request
 
 
 def test_a_text_that_was_piped_or_attached_is_never_a_statement_of_the_user(headless: Headless) -> None:

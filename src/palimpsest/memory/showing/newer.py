@@ -73,9 +73,17 @@ class NewerNotes:
             found |= dict.fromkeys(last)
         return self._newest_first(tuple(found)[:_MOST_COMPANIONS])
 
-    def after(self, name: str, without: frozenset[str] = frozenset()) -> tuple[str, ...]:
-        """Return the newer notes that a note may not stand before, newest first: those of `of`, and its companions."""
-        return self._newest_first({*self.of(name, without), *self.companions(name, without)})
+    def after(self, name: str, asked: frozenset[str], without: frozenset[str] = frozenset()) -> tuple[str, ...]:
+        """Return the newer notes that a note may not stand before, newest first: its companions, and those of `of` that answer as much.
+
+        `asked` are the words of the query. Notes of one pattern (the port of one service, of another) share half of their words: one that
+        lacks a word of the query which the older one has does not push it back.
+        """
+        old = self.known.get(name)
+        wanted = frozenset[str]() if old is None else old.words & asked
+        return self._newest_first(
+            {*(each for each in self.of(name, without) if wanted <= self.known[each].words), *self.companions(name, without)}
+        )
 
     def _nearest(self, name: str, without: frozenset[str]) -> Sequence[str]:
         old = self.known.get(name)
@@ -140,7 +148,7 @@ def newest_first(found: Iterable[Shown], name_of: Callable[[Shown], str], newer:
 
 def older_mark(newer: Sequence[str]) -> str:
     """Return what the line of a note says if there are newer ones about the same; empty if there are none."""
-    return f"older than [{newer[0]}], which holds where they differ" if newer else ""
+    return f"older than [{newer[0]}], which holds where they contradict" if newer else ""
 
 
 def days_shared(times: Iterable[str]) -> frozenset[str]:

@@ -77,11 +77,11 @@ def without_tags(text: str) -> str:
 
 
 def near_duplicates_once(names: Iterable[str], terms: Sequence[frozenset[str]], least: float) -> frozenset[str]:
-    """Return the names of units that say what an earlier one says: at least this share of the terms of both is common to them."""
+    """Return the names of units that say what an earlier one says: no term of their own, and at least this share of those of both."""
     kept: list[frozenset[str]] = []
     found: set[str] = set()
     for name, each in zip(names, terms, strict=True):
-        if any(each & other and len(each & other) >= least * len(each | other) for other in kept):
+        if any(each and each <= other and len(each) >= least * len(other) for other in kept):
             found.add(name)
         else:
             kept.append(each)
