@@ -60,11 +60,17 @@ def test_me_27_me_35_an_old_unused_note_of_little_weight_expires_but_not_a_pinne
 
 
 def test_me_31_compressible_near_duplicates_leave_and_one_stands_for_them() -> None:
+    orders = (
+        *(
+            "deploys go out on friday at noon",
+            "deploys go out at noon on friday",
+            "on friday deploys go out at noon",
+            "at noon on friday deploys go out",
+        ),
+    )
     near = [
-        replace(
-            NOTE, name=f"project_{number}", body=f"deploys go out on friday at noon {number}x", about="deploys", when="2026-03-10T00:00:00Z"
-        )
-        for number in range(4)
+        replace(NOTE, name=f"project_{number}", body=body, about="deploys", when="2026-03-10T00:00:00Z")
+        for number, body in enumerate(orders)
     ]
     used = replace(near[0], uses=9, last_used="2026-05-31T00:00:00Z")
     (step,) = consolidate([used, *near[1:]], NOW, words).steps

@@ -32,15 +32,14 @@ def index_of(
     size: int = MOST_BYTES,
     tokens: int = MOST_TOKENS,
 ) -> IndexText:
-    """Return the index of the active notes: pinned ones first, then by kind, the newest first; it depends on nothing but the notes.
+    """Return the index of the active notes: pinned ones first, then by kind, the newest first, and notes of a repository last.
 
-    `newer` are the names of newer notes about the same, by name: these stand before the older one, whose line names the newest of them.
+    It depends on nothing but the notes. `newer` are the names of newer notes about the same, by name: these stand before the older one, whose line names the newest of them.
     The index has at most so many lines, bytes and tokens; a warning in its last line names the first note that was left out, and how many.
     """
     shown = sorted((note for note in notes if note.status == "active" and note.trust != "quarantined"), key=lambda note: note.name)
-    shown = sorted(
-        sorted(shown, key=lambda note: time_of(note.when), reverse=True), key=lambda note: (not note.pinned, KINDS.index(note.kind))
-    )
+    shown = sorted(shown, key=lambda note: time_of(note.when), reverse=True)
+    shown = sorted(shown, key=lambda note: (not note.pinned, note.trust == "repository", KINDS.index(note.kind)))
     active = newest_first(shown, lambda note: note.name, newer)
     days = days_shared(note.when for note in active)
     whole = [line_of(note, newer.get(note.name, ()), is_finer=shown_time(note.when) in days) for note in active]
@@ -52,7 +51,7 @@ def index_of(
 
 def line_of(note: Note, newer: Sequence[str] = (), *, is_finer: bool = False) -> str:
     """Return the line of a note in the index: its name, its time, whose word it is if not the user's, and what it is about."""
-    head = " · ".join(filter(None, (shown_time(note.when, is_finer=is_finer), ORIGINS[note.trust], older_mark(newer))))
+    head = " · ".join(filter(None, (shown_time(note.when, is_finer=is_finer), ORIGINS[note.trust], older_mark(newer, note.trust))))
     return f"- [{note.name}](notes/{note.name}.md) {head}: {' '.join(note.about.split())}"
 
 

@@ -12,6 +12,7 @@ from palimpsest.core.items import Value
 from palimpsest.core.ports import Clock
 from palimpsest.memory.note import WISHES, Note, check_note
 from palimpsest.memory.note_file import decode_note, from_claude
+from palimpsest.memory.weighing.importance import time_of
 from palimpsest.stores.notes.folder import NoteFiles, digest_of
 
 # Whom a note of another person is about if it says only `user`.
@@ -53,10 +54,15 @@ def notes_of(files: NoteFiles, clock: Clock, *, accepted: Mapping[str, str] | No
     # A crash between the two files of a promotion leaves both.
     held = {name: note for name, note in quarantine.items() if name not in active}
     if accepted is not None:
-        shown = {name: _of_repository(note) for name, note in shown.items()}
+        shown = {name: _of_repository(note, clock) for name, note in shown.items()}
         waiting = {name for name, note in shown.items() if note.kind in WISHES and accepted.get(name) != digest_of(files.active[name])}
         held |= {name: replace(shown[name], trust="quarantined") for name in waiting}
         shown = {name: note for name, note in shown.items() if name not in waiting}
+        # A file may say of itself that it is past: no model is told a wish of it either.
+        past = {
+            key: replace(_of_repository(note, clock), **({"trust": "quarantined"} if note.kind in WISHES else {}))
+            for key, note in past.items()
+        }
     return Notes(shown, past, held, tuple(problems))
 
 
@@ -65,7 +71,9 @@ def as_saved(note: Note, *, is_shared: bool) -> Note:
     if not is_shared:
         return note
     whose = ("user", "self") if (note.person, note.relationship) == TEAMMATE else (note.person, note.relationship)
-    return replace(note, person=whose[0], relationship=whose[1], trust="stated" if note.trust == "repository" else note.trust)
+    return replace(
+        note, person=whose[0], relationship=whose[1], trust="stated" if note.trust in ("repository", "quarantined") else note.trust
+    )
 
 
 def iso_now(clock: Clock) -> str:
@@ -78,9 +86,23 @@ def iso_of(milliseconds: int) -> str:
     return iso_time(milliseconds, "seconds")
 
 
-def _of_repository(note: Note) -> Note:
-    """Return a note as one of the repository: what the file says about its own trust, rank, author and use here does not count."""
-    note = replace(note, pinned=False, uses=0, shown=0, last_used="", intensity=0.0, by="import", trust="repository")
+def _of_repository(note: Note, clock: Clock) -> Note:
+    """Return a note as one of the repository: what the file says about its own trust, rank, author and use here does not count.
+
+    Nor is it from the future, so that it would be the newest for good.
+    """
+    now = iso_now(clock)
+    note = replace(
+        note,
+        when=now if time_of(note.when) > time_of(now) else note.when,
+        pinned=False,
+        uses=0,
+        shown=0,
+        last_used="",
+        intensity=0.0,
+        by="import",
+        trust="repository",
+    )
     return replace(note, person=TEAMMATE[0], relationship=TEAMMATE[1]) if note.person.strip().casefold() == "user" else note
 
 

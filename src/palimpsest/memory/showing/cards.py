@@ -44,7 +44,7 @@ def show_cards(notes: Iterable[Note], count: int, newer: NewerNotes, *, tokens: 
 def card_text(note: Note, newer: Sequence[str] = ()) -> str:
     """Return the card of a note. What the engine keeps beside the fact, such as who wrote it or how often it was used, is not shown."""
     whom = f"person: {one_line(note.person)} · relationship: {one_line(note.relationship)} · date: {shown_time(note.when, is_finer=True)}"
-    marks = filter(None, (ORIGINS[note.trust], older_mark(newer)))
+    marks = filter(None, (ORIGINS[note.trust], older_mark(newer, note.trust)))
     lines = (
         f"[{note.name}] {one_line(note.body)}",
         *(f"  {mark}" for mark in marks),

@@ -38,7 +38,12 @@ class ComparedNote(Value, frozen=True):
         return time_of(self.when), self.changed
 
     def may_correct(self, other: "ComparedNote") -> bool:
-        """Return whether this is newer than another statement, of no less trust, and about no other person."""
+        """Return whether this is newer than another statement, of no less trust, and about no other person.
+
+        Against what a repository says of itself holds whatever is known here, at any time.
+        """
+        if (self.trust == "repository") != (other.trust == "repository"):
+            return trust_rank(self.trust) > trust_rank(other.trust)
         one, two = self.person.casefold(), other.person.casefold()
         is_same = one == two or {one, two} <= _PERSONS
         return is_same and trust_rank(self.trust) >= trust_rank(other.trust) and self.moment > other.moment
@@ -73,9 +78,17 @@ class NewerNotes:
             found |= dict.fromkeys(last)
         return self._newest_first(tuple(found)[:_MOST_COMPANIONS])
 
-    def after(self, name: str, without: frozenset[str] = frozenset()) -> tuple[str, ...]:
-        """Return the newer notes that a note may not stand before, newest first: those of `of`, and its companions."""
-        return self._newest_first({*self.of(name, without), *self.companions(name, without)})
+    def after(self, name: str, asked: frozenset[str], without: frozenset[str] = frozenset()) -> tuple[str, ...]:
+        """Return the newer notes that a note may not stand before, newest first: its companions, and those of `of` that answer as much.
+
+        `asked` are the words of the query. Notes of one pattern (the port of one service, of another) share half of their words: one that
+        lacks a word of the query which the older one has does not push it back.
+        """
+        old = self.known.get(name)
+        wanted = frozenset[str]() if old is None else old.words & asked
+        return self._newest_first(
+            {*(each for each in self.of(name, without) if wanted <= self.known[each].words), *self.companions(name, without)}
+        )
 
     def _nearest(self, name: str, without: frozenset[str]) -> Sequence[str]:
         old = self.known.get(name)
@@ -138,9 +151,12 @@ def newest_first(found: Iterable[Shown], name_of: Callable[[Shown], str], newer:
     return list(ordered.values())
 
 
-def older_mark(newer: Sequence[str]) -> str:
+def older_mark(newer: Sequence[str], trust: Trust) -> str:
     """Return what the line of a note says if there are newer ones about the same; empty if there are none."""
-    return f"older than [{newer[0]}], which holds where they differ" if newer else ""
+    if not newer:
+        return ""
+    # What holds against a note of a repository may be older.
+    return f"{'to be checked with' if trust == 'repository' else 'older than'} [{newer[0]}], which holds where they contradict"
 
 
 def days_shared(times: Iterable[str]) -> frozenset[str]:

@@ -65,10 +65,13 @@ def bare_note(note: Note, *, is_stale: bool = False, newer: Sequence[str] = ()) 
     about_whom = f"about {one_line(note.person)} ({one_line(note.relationship)})"
     origin = ORIGINS[note.trust] or note.trust
     head = [f"[{note.name}]", shown_time(note.when, is_finer=True), about_whom, origin, *((CHANGED_FILE,) if is_stale else ())]
-    head += [older_mark(newer)] if newer else []
+    head += [older_mark(newer, note.trust)] if newer else []
     body = note.body.strip()
     about = one_line(note.about)
-    return without_tags("\n".join((" · ".join(head), *(() if body.startswith(about) else (about,)), body)))
+    lines = (*(() if body.startswith(about) else (about,)), *body.splitlines())
+    # A text of a repository may look like the line of another note, which the user stated.
+    sign = "> " if note.trust == "repository" else ""
+    return without_tags("\n".join((" · ".join(head), *(f"{sign}{line}" for line in lines))))
 
 
 def without_tags(text: str) -> str:
@@ -77,11 +80,11 @@ def without_tags(text: str) -> str:
 
 
 def near_duplicates_once(names: Iterable[str], terms: Sequence[frozenset[str]], least: float) -> frozenset[str]:
-    """Return the names of units that say what an earlier one says: at least this share of the terms of both is common to them."""
+    """Return the names of units that say what an earlier one says: no term of their own, and at least this share of those of both."""
     kept: list[frozenset[str]] = []
     found: set[str] = set()
     for name, each in zip(names, terms, strict=True):
-        if any(each & other and len(each & other) >= least * len(each | other) for other in kept):
+        if any(each and each <= other and len(each) >= least * len(other) for other in kept):
             found.add(name)
         else:
             kept.append(each)

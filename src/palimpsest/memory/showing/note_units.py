@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from palimpsest.core.items import Value
-from palimpsest.memory.note import Note, NoteKind, Trust
+from palimpsest.memory.note import TRUSTS, Note, NoteKind, Trust
 from palimpsest.memory.recall.dated.due import deadlines, due_notes
 from palimpsest.memory.recall.ranking import Standing
 from palimpsest.memory.recall.units import RecallUnit
@@ -133,11 +133,14 @@ def described_tool(note: Note) -> str:
 def not_to_show(entries: Mapping[str, IndexedNote], now: datetime, tools: Iterable[str]) -> frozenset[str]:
     """Return the names of notes that are not recalled now: replaced ones, those that do not hold, and those on the use of these tools."""
     recent = frozenset(tools)
-    replaced = {link for entry in entries.values() for link in entry.supersedes}
+    # A note replaces none of higher trust: a file of a repository may name any.
+    replaced = {(link, entry.trust) for entry in entries.values() for link in entry.supersedes}
     return frozenset(
         name
         for name, entry in entries.items()
-        if entry.revision in replaced or (entry.tool and entry.tool in recent) or not holds_at(now, entry.valid_from, entry.valid_to)
+        if any((entry.revision, trust) in replaced for trust in TRUSTS[: TRUSTS.index(entry.trust) + 1])
+        or (entry.tool and entry.tool in recent)
+        or not holds_at(now, entry.valid_from, entry.valid_to)
     )
 
 

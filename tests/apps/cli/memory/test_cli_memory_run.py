@@ -130,7 +130,7 @@ def test_the_status_is_printed_for_people(filled: Pal) -> None:
     lines = filled("memory", "status", "--all").stdout.splitlines()
     assert lines[:3] == [
         "background runs: off",
-        "sessions to read now: 1 (not: 1 fresh, 1 too old)",
+        "sessions to read now: 0 (not: 1 fresh, 1 too old, 1 up to date)",
         "summaries of sessions: 1; folders of notes that changed: 0",
     ]
     assert lines[3].endswith(": 0 of 200k read, 0 of 20k written")

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from msgspec.structs import replace
 from recalling_desk import NOON
 
@@ -74,6 +75,14 @@ FILLERS = (
         "never push to main",
     ),
     *("I prefer tabs", "the customer is Acme", "the API key rotates monthly", "周五不发布", "use small commits", "the wiki is out of date"),
+)
+
+# Statements of one pattern about several things, and the question for one.
+SERVICES = ("billing", "search", "login", "mail", "report", "chat", "media", "audit", "export", "import", "proxy", "queue")
+PATTERNS = (
+    ("the port of the {0} service is {1}", "which port has the {0} service"),
+    ("{0} service: owner of the repository is person{1}", "who is the owner of the {0} service repository"),
+    ("{0} 服务的端口是 {1}", "{0} 服务的端口是多少"),
 )
 
 
@@ -167,3 +176,15 @@ def test_what_was_said_last_stands_first_in_a_thousand_histories_of_corrections(
     assert wrong == []
     assert unmarked == []
     assert silent < HISTORIES / 20
+
+
+@pytest.mark.parametrize(("said", "asked"), PATTERNS)
+def test_the_first_of_many_statements_of_one_pattern_is_found_by_its_name(tmp_path: Path, said: str, asked: str) -> None:
+    notes = [replace(note_of(said.format(name, 8000 + place)), when=f"2026-05-01T10:00:{place:02}Z") for place, name in enumerate(SERVICES)]
+    for place, name in enumerate(SERVICES):
+        memory, at_start, at_prompt = told(tmp_path / name, notes, asked.format(name))
+        own = notes[place].name
+        names = [each.name for each in notes]
+        assert own in order(at_prompt, names), (name, order(at_prompt, names))
+        assert own in order(recalled(memory, asked.format(name)), names)
+        assert len(order(at_start, names)) == len(names)

@@ -44,7 +44,7 @@ def notes_for_prompt(memory: ProjectMemory, prompt: str, slot: FileStateSlot, ro
     index.refresh()
     now = datetime.fromtimestamp(memory.home.clock.now() / 1000, UTC)
     excluded = not_to_show(index.entries, now, ()) | frozenset(before.names) | pinned_names(index.entries)
-    found = scored_notes(index, StaleFiles(memory.root), fitting_hits(index, text, now, excluded), now, excluded)
+    found = scored_notes(index, StaleFiles(memory.root), text, fitting_hits(index, text, now, excluded), now, excluded)
     tokens = min(memory.config.recall_tokens, max(0, memory.config.recall_epoch_tokens - before.tokens), room // 4)
     shown = show_notes(found, text, tokens=tokens, most=memory.config.recall_notes)
     said = "\n".join(shown.texts)

@@ -78,8 +78,8 @@ def _ranked_by_index(notebooks: Iterable[Notebook], query: str, now: datetime) -
         excluded=not_to_show(index.entries, now, ()),
     )
     hits = rank(joined, query, most=_MOST_RANKED, options=options)
-    newer = index.newer()
-    ordered = newest_first(hits, lambda hit: hit.unit.id, {hit.unit.id: newer.of(hit.unit.id) for hit in hits})
+    newer, asked = index.newer(), index.asked(query)
+    ordered = newest_first(hits, lambda hit: hit.unit.id, {hit.unit.id: newer.after(hit.unit.id, asked, options.excluded) for hit in hits})
     found = ((index.located(hit.unit.id), hit.score) for hit in ordered)
     return [(_Candidate(*each), score) for each, score in found if each is not None]
 

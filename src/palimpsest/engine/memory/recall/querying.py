@@ -58,7 +58,7 @@ class MemorySearch:
         found, waiting = self._past(text, all_projects=all_projects)
         ordered = [(index, self._corrected(index, hits, corrected, notes, needed)) for index, hits in found]
         known = {note.name for note, _ in shown}
-        block = self._block([*((note, ()) for name, note in needed.items() if name not in known), *shown])
+        block = self._block(text, [*((note, ()) for name, note in needed.items() if name not in known), *shown])
         if block:
             sections.append(block)
             left -= estimate(block) + 2
@@ -109,7 +109,8 @@ class MemorySearch:
         best = [hit.unit.id for hit in self._ranked(index, joined, text)]
         over, newer = not_to_show(index.entries, self._now(), ()), index.newer()
         best = list(dict.fromkeys(each for name in best for each in (name, *newer.companions(name, over))))
-        best = newest_first(best, str, {name: newer.after(name, over) for name in best})
+        asked = index.asked(text)
+        best = newest_first(best, str, {name: newer.after(name, asked, over) for name in best})
         if not history:
             return [(note, ()) for name in best if (note := index.note(name)) is not None and is_showable(note)]
         versions = {note.revision: note for note in notes}
@@ -142,19 +143,19 @@ class MemorySearch:
             if hit.unit.id in options.due or number in prompt.named or is_near or relevance(joined, prompt, number) >= least:
                 yield hit
 
-    def _block(self, found: Sequence[tuple[Note, tuple[Note, ...]]]) -> str:
+    def _block(self, text: str, found: Sequence[tuple[Note, tuple[Note, ...]]]) -> str:
         """Return notes between tags, as many as fit, each above what it replaced."""
         texts: list[str] = []
         room = NOTE_TOKENS
         index = note_index(self._memory)
         over = frozenset[str]() if index is None else not_to_show(index.entries, self._now(), ())
         for note, past in found:
-            newer = () if index is None else index.newer().after(note.name, over)
-            text = "\n".join((bare_note(note, newer=newer), *(f"  was: {_old_line(each)}" for each in past)))
-            size = estimate(f"{text}\n\n")
+            newer = () if index is None else index.newer().after(note.name, index.asked(text), over)
+            shown = "\n".join((bare_note(note, newer=newer), *(f"  was: {_old_line(each)}" for each in past)))
+            size = estimate(f"{shown}\n\n")
             if size <= room:
                 room -= size
-                texts.append(text)
+                texts.append(shown)
         return "\n".join((f"<{TAG}>", "\n\n".join(texts), f"</{TAG}>")) if texts else ""
 
     def _past(self, text: str, *, all_projects: bool) -> tuple[list[tuple[RecallIndex, tuple[RecallHit, ...]]], int]:

@@ -10,7 +10,8 @@ from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.engine.memory.index_files import ENTRIES, decode_entries, encode_entries, opened
 from palimpsest.engine.memory.notebook import Notebook
 from palimpsest.memory.note import Note
-from palimpsest.memory.recall.index import RecallIndex
+from palimpsest.memory.recall.candidates import read_query
+from palimpsest.memory.recall.index import RecallIndex, term_character
 from palimpsest.memory.recall.stored.revision import absorb, erase, erased_share
 from palimpsest.memory.recall.stored.snapshot import decode_index, encode_index
 from palimpsest.memory.showing.newer import NewerNotes
@@ -142,6 +143,10 @@ class NoteIndex:
                 words = {name: frozenset(index.sequences[number]) for name, number in index.numbers.items()}
                 self._newer = NewerNotes(compared_note(name, self.entries[name], words[name]) for name in words)
             return self._newer
+
+    def asked(self, query: str) -> frozenset[str]:
+        """Return the words of a query as `newer` compares them."""
+        return frozenset(map(term_character, read_query(self.refresh(), query).terms))
 
     def similar(self, index: RecallIndex, query: str) -> "Similar | None":
         """Return the similarity of a query to the units of the index of all notes, as `refresh` returned it; `None` without embeddings."""

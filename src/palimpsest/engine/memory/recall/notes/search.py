@@ -33,9 +33,9 @@ def fitting_hits(notes: NoteIndex, text: str, now: datetime, excluded: frozenset
 
 
 def scored_notes(
-    notes: NoteIndex, files: StaleFiles, hits: Sequence[RecallHit], now: datetime, excluded: frozenset[str] = frozenset()
+    notes: NoteIndex, files: StaleFiles, text: str, hits: Sequence[RecallHit], now: datetime, excluded: frozenset[str]
 ) -> list[ScoredNote]:
-    """Return the notes of hits as their files state them now, best first; stale ones have less score.
+    """Return the notes of hits for a prompt as their files state them now, best first; stale ones have less score.
 
     Newer notes about the same stand before an older one, and come along if no word of the prompt found them, unless they are `excluded`.
     """
@@ -45,7 +45,8 @@ def scored_notes(
     for hit in hits:
         for name in known.companions(hit.unit.id, over | excluded):
             scores.setdefault(name, hit.score)
-    newer = {name: known.after(name, over) for name in scores}
+    asked = notes.asked(text)
+    newer = {name: known.after(name, asked, over) for name in scores}
     found = sorted(_read(notes, files, scores, newer), key=lambda each: -each.score)
     return newest_first(found, lambda each: each.note.name, newer)
 
