@@ -7,13 +7,15 @@ from typing import Final, NamedTuple
 
 from palimpsest.audit.pricing.bill import Block
 
-# A report counts for the fit if what it leaves for its largest new block is within these multiples of the estimate: an image has far fewer.
+# A report counts for the fit if what it leaves for its new blocks is within these multiples of their estimate: an image has far fewer.
 _LEAST_SHARE: Final = 0.2
 _MOST_SHARE: Final = 5.0
 # What is believed before any report of what a block takes besides its text, and how sure that and the factor of the first report are.
 _BESIDES: Final = 8.0
 _BESIDES_ERROR: Final = 8.0
 _FACTOR_ERROR: Final = 0.3
+_LEAST_FACTOR: Final = 0.5
+_MOST_FACTOR: Final = 2.5
 # How far a block may be from the fit: a share of it, and tokens.
 _SHARE_ERROR: Final = 0.06
 _LEAST_ERROR: Final = 10.0
@@ -39,8 +41,8 @@ class _Fit:
         self._products = [0.0, 0.0]
 
     def begin(self, factor: float) -> None:
-        """Believe a factor before any other report."""
-        self.add(1.0, 0.0, factor, _FACTOR_ERROR)
+        """Believe a factor before any other report. A first one of few words is mostly of what the provider adds by itself."""
+        self.add(1.0, 0.0, min(max(factor, _LEAST_FACTOR), _MOST_FACTOR), _FACTOR_ERROR)
         self.add(0.0, 1.0, _BESIDES, _BESIDES_ERROR)
 
     def add(self, factors: float, besides: float, tokens: float, error: float) -> None:
@@ -111,11 +113,11 @@ class MeasuredSizes:
         errors = {digest: (_SHARE_ERROR * self._fit.tokens(self._sizes[digest]) + _LEAST_ERROR) ** 2 for digest in new}
         total = sum(errors[digest] * counts[digest] for digest in new)
         listed = self._sum(counts)
-        expected = self._fit.tokens(self._sum(Counter({digest: counts[digest] for digest in new})))
-        more = prompt - self._fit.tokens(listed)
-        if self.has_reports and _LEAST_SHARE * expected <= expected + more <= _MOST_SHARE * expected:
+        fitted = self._fit.tokens(self._sum(Counter({digest: counts[digest] for digest in new})))
+        left, estimate = prompt - self._fit.tokens(listed) + fitted, sum(size * counts[digest] for digest, size in new.items())
+        if self.has_reports and _LEAST_SHARE * estimate <= left <= _MOST_SHARE * estimate:
             self._fit.add(listed.factors, listed.besides, prompt - listed.fixed, sqrt(total))
-        if expected + more > len(new):
+        if left > len(new):
             for digest, error in errors.items():
                 size, share = self._sizes[digest], error / total
                 self._sizes[digest] = _Size(
