@@ -30,11 +30,12 @@ def test_what_was_cleared_is_in_the_second_bill_at_the_prices_of_a_cache_of_its_
     # The head has no breakpoint of its own, so that the edited request is written anew and the given one would have read 25,000 tokens.
     call = bills.add(given, sent, Usage(cache_write=6_100), MINUTE)
     assert call.usd == pytest.approx(6_100 * 3.75 / 1e6)
-    assert call.usd_without == pytest.approx((25_000 * 0.3 + 1_000 * 3.75) / 1e6)
-    assert (call.tokens_given, call.tokens_sent) == (26_000, 6_100)
+    # What a stub has, and so what is left for the new message, is known but for some tokens.
+    assert call.usd_without == pytest.approx((25_000 * 0.3 + 1_000 * 3.75) / 1e6, rel=0.002)
+    assert (call.tokens_given, call.tokens_sent) == (pytest.approx(26_000, rel=0.001), 6_100)
     # An hour later both caches are cold, and what was cleared would be written again.
     late = bills.add(given, sent, Usage(cache_write=6_100), 61 * MINUTE)
-    assert late.usd_without == pytest.approx(26_000 * 3.75 / 1e6)
+    assert late.usd_without == pytest.approx(26_000 * 3.75 / 1e6, rel=0.002)
 
 
 def test_the_cached_end_of_a_request_is_that_of_the_longest_live_prefix_which_it_shares() -> None:
@@ -53,8 +54,8 @@ def test_the_cached_end_of_a_request_is_that_of_the_longest_live_prefix_which_it
 def test_sizes_are_corrected_by_the_reported_prompt() -> None:
     sent, given = request(("a", 1_000), ("stub", 500)), request(("a", 1_000), ("result", 2_000))
     call = TwoBills(CARD).add(given, sent, Usage(cache_write=3_000), 0)
-    assert call.tokens_given == 6_000
-    assert call.usd_without == pytest.approx(6_000 * 3.75 / 1e6)
+    assert call.tokens_given == pytest.approx(6_000, rel=0.001)
+    assert call.usd_without == pytest.approx(6_000 * 3.75 / 1e6, rel=0.001)
 
 
 def test_the_newest_bill_of_a_log_is_found() -> None:

@@ -199,6 +199,7 @@ class TwoBills:
 
     def add(self, given: BilledRequest, sent: BilledRequest, usage: Usage, now: int) -> PricedCall:
         """Bill one call at time `now`, in milliseconds, with the usage that the provider reported."""
+        self._learn_beginning(sent, usage, now)
         self._sizes.learn(self._named(sent).blocks, usage.prompt)
         self._learn_ignored(sent, usage, now)
         own, other = self._sized(sent), self._sized(given)
@@ -244,6 +245,14 @@ class TwoBills:
 
     def _sized(self, request: BilledRequest) -> BilledRequest:
         return request._replace(blocks=self._sizes.sized(self._named(request).blocks))
+
+    def _learn_beginning(self, sent: BilledRequest, usage: Usage, now: int) -> None:
+        """Measure the beginning that an automatic cache has read: it ends, but for a step, where the list differs from the one before."""
+        request = self._sized(sent)
+        prompt, expected, _ = self._sent.billed(request, now)
+        end = shared_blocks(self._sent.prompt.links, prompt.links)
+        if self._is_automatic and usage.cache_read and 0 < end and abs(usage.cache_read - expected.cache_read) <= self._tolerance(usage):
+            self._sizes.learn_beginning(request.blocks[:end], usage.cache_read + STEP_TOKENS / 2, STEP_TOKENS / 3)
 
     def _learn_ignored(self, sent: BilledRequest, usage: Usage, now: int) -> None:
         """Find parts of the head that changed, and before which the provider would have stopped reading if it looked at them."""

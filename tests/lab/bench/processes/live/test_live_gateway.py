@@ -32,11 +32,12 @@ def transcript(path: Path, rounds: int) -> Path:
 
 
 def test_live_the_bill_stays_within_a_hundredth_of_direct_after_each_request_and_the_gateway_says_what_is_true(tmp_path: Path) -> None:
+    # In mode `thrifty` nearly every request of the first one hides a result that the one before it showed.
     files = (transcript(tmp_path / "synthetic.jsonl", 20), GOLDEN)
-    rows = list(live_rows(files, tmp_path / "homes", PAL, modes=("palimpsest",), models=("claude-sonnet-4-5",)))
-    assert [(row.session, row.requests, row.ok) for row in rows] == [("synthetic", 20, True), (GOLDEN.stem, 19, True)], rows
-    assert rows[0].edited > 5
-    assert rows[0].usd < rows[0].usd_direct
+    rows = list(live_rows(files, tmp_path / "homes", PAL, modes=("thrifty",)))
+    assert [(row.session, row.requests, row.ok) for row in rows] == [("synthetic", 20, True)] * 2 + [(GOLDEN.stem, 19, True)] * 2, rows
+    assert min(row.edited for row in rows[:2]) > 12
+    assert max(row.usd / row.usd_direct for row in rows[:2]) < 0.9
 
 
 def test_a_marked_cache_reads_what_ends_near_a_mark_for_five_minutes_or_an_hour_and_not_across_a_change() -> None:
