@@ -17,8 +17,16 @@ import pytest
 from hypothesis import settings
 
 # Every run draws other examples; `PAL_TEST_EXAMPLES` asks for more of them in one.
-settings.register_profile("palimpsest", deadline=None, print_blob=True, max_examples=int(os.environ.get("PAL_TEST_EXAMPLES", "40")))
-settings.load_profile("palimpsest")
+_EXAMPLES, _LONG_EXAMPLES = "40", "100"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw more examples in a run of the `long` tests. The modules of the tests are imported later, and take the number from here."""
+    few_or_many = _EXAMPLES if "not long" in config.option.markexpr else _LONG_EXAMPLES
+    most = int(os.environ.get("PAL_TEST_EXAMPLES", few_or_many))
+    settings.register_profile("palimpsest", deadline=None, print_blob=True, max_examples=most)
+    settings.load_profile("palimpsest")
+
 
 # Variables of the environment: by the first the processes of a run are known, which inherit it; the second is the home of the run.
 _MARK, _HOME = "PAL_TEST_RUN", "PAL_TEST_HOME"

@@ -1,18 +1,22 @@
 """State that follows a view from edit to edit equals state that is computed from the view alone."""
 
+from collections.abc import Sequence
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from working_days import MODEL, PROFILE, Step, steps, take_back, tell
-from workplace import work
+from workplace import say, work
 
 from palimpsest.audit.pricing.bill import Block, Prompt
+from palimpsest.audit.pricing.metering import Metering
 from palimpsest.audit.pricing.prefixes import cumulative_tokens
 from palimpsest.audit.pricing.size_rules import claude_size
 from palimpsest.audit.uses import UsesProjection
 from palimpsest.audit.visibility.survival import survival_of
 from palimpsest.audit.visibility.visible import VisibleText, texts_of
-from palimpsest.core.events import Event
-from palimpsest.core.items import Item, Text, ToolCall, seq_of, shared_prefix_length
+from palimpsest.core.events import CallStarted, EditUndone, Event, ModelReplied, ToolReturned, Usage, ViewEdited
+from palimpsest.core.items import Item, Text, ToolCall, ToolResult, seq_of, shared_prefix_length
 from palimpsest.core.pairs import pending_calls, unpaired
 from palimpsest.core.projections.view import ViewProjection
 from palimpsest.core.tokens.counter import TokenCounter
@@ -23,12 +27,32 @@ class Followed:
     """The views around one event after the other."""
 
     def __init__(self) -> None:
-        self.view = View()
+        self.view = self.rest = View()
         self.items_before: tuple[Item, ...] = ()
         self.head_before: tuple[Item, ...] = ()
+        self.items: Sequence[Item] = ()
+        self.count_before = self.revision = 0
 
     def go_on(self, view: View) -> None:
         self.items_before, self.head_before, self.view = self.view.items, self.view.head, view
+        self.items, self.count_before, self.rest = view.items, len(self.items_before), view
+        self.revision += 1
+
+
+class CountingViews(ViewProjection):
+    """The views of a session, and how many items were copied for those who asked for them."""
+
+    copied = 0
+
+    @property
+    def view(self) -> View:
+        self.copied += len(self.items)
+        return super().view
+
+    @property
+    def items_before(self) -> tuple[Item, ...]:
+        self.copied += self.count_before
+        return super().items_before
 
 
 def followed(sampled_steps: list[Step]) -> list[tuple[Event, View]]:
@@ -55,6 +79,41 @@ def test_uses_that_followed_every_edit_continue_like_restored_ones(sampled_steps
         for each in (live, restored):
             each.take(event)
         assert restored.snapshot() == live.snapshot()
+
+
+@pytest.mark.parametrize("model", [MODEL, "gpt-5.5"])
+@pytest.mark.parametrize("is_imported", [False, True])
+def test_following_a_session_copies_its_items_once_and_not_at_every_reply(model: str, *, is_imported: bool) -> None:
+    rounds = 200
+    session = work(PROFILE, model)
+    say(session, "go")
+    for number in range(rounds):
+        started = None if is_imported else session.log.append(CallStarted(model, session.card.wire, estimate=9)).seq
+        usage = Usage(input=2, output=9, cache_read=9_000 + 90 * number, cache_write=90)
+        session.log.append(ModelReplied((ToolCall(f"c{number}", "Read", "{}"),), call=started, model=model, usage=usage))
+        session.log.append(ToolReturned(ToolResult(f"c{number}", (Text("some words of a file"),)), tool="Read"))
+    views = CountingViews()
+    projections = session.derived.attach(views)
+    for event in session.log.events():
+        for each in (views, *projections):
+            if each.watches is None or type(event.body) in each.watches:
+                each.take(event)
+    assert len(views.items) == 2 * rounds + 1
+    assert views.copied <= len(views.items)
+
+
+@settings(max_examples=30)
+@given(steps)
+def test_the_running_size_of_a_view_is_that_of_a_new_count(sampled_steps: list[Step]) -> None:
+    session = work(PROFILE, MODEL)
+    tell(session, sampled_steps, take_back)
+    views = ViewProjection(reader=session.log.reader)
+    metering = Metering(views, lambda _: session.card, "claude-code")
+    for event in session.log.events():
+        before = views.view
+        views.take(event)
+        if not isinstance(event.body, ViewEdited | EditUndone):
+            assert metering.raw_before() == TokenCounter(claude_size).raw(View(views.head_before, before.items))
 
 
 @settings(max_examples=80)

@@ -94,8 +94,8 @@ def test_a_prompt_of_the_tracker_is_the_input_of_the_task(tmp_path: Path) -> Non
     )
     assert [body.parts for body in done.bodies if isinstance(body, UserSaid)] == [
         (
-            Text("The prompt fix of the MCP server tracker, which I inserted:"),
-            Text("Fix this ticket and run the tests: is_adult(18) is wrong"),
+            Text("The prompt fix of the MCP server tracker, which I inserted:", attached=True),
+            Text("Fix this ticket and run the tests: is_adult(18) is wrong", attached=True),
         )
     ]
     assert project.files() == {"age.py": AGE.replace("> 18", ">= 18"), "test_age.py": AGE_TEST}

@@ -145,13 +145,13 @@ def test_resources_are_listed_and_read_and_prompts_become_the_message_of_the_use
             assert missing == ToolOutput("there is no MCP server 'other'; the servers are: normal", error=True)
 
             assert [name for name, _ in prompt_commands(server)] == ["/mcp__normal__review"]
-            lead = Text("The prompt review of the MCP server normal, which I inserted:")
+            lead = Text("The prompt review of the MCP server normal, which I inserted:", attached=True)
             for command, text in (
                 ("/mcp__normal__review a.py", "Review a.py for bugs."),
                 ('/mcp__normal__review "my file.py" slow loops', "Review my file.py for slow loops."),
                 ("/mcp__normal__review it's fine", "Review it's for fine."),
             ):
-                assert await expanded_prompt(command, [server], workspace(tmp_path)) == (lead, Text(text))
+                assert await expanded_prompt(command, [server], workspace(tmp_path)) == (lead, Text(text, attached=True))
             with pytest.raises(BadInput, match="needs the arguments file, focus"):
                 await expanded_prompt("/mcp__normal__review", [server], workspace(tmp_path))
             with pytest.raises(BadInput, match="the prompts of the connected MCP servers are: /mcp__normal__review"):

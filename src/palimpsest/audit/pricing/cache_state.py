@@ -14,6 +14,7 @@ from palimpsest.audit.pricing.prefixes import (
     ends_before,
     ends_in_head,
     first_change,
+    is_in_head,
     is_within,
     item_positions,
     last_item_within,
@@ -28,7 +29,6 @@ from palimpsest.core.items import Item, Value
 from palimpsest.core.projections.projection import Scope, StateProjection, Views
 from palimpsest.core.situation import Cache, CachedPrefix, CacheReads, Card
 from palimpsest.core.tokens.counter import TokenCounter
-from palimpsest.core.view import View
 
 DROP_SHARE = 0.05
 DROP_TOKENS = 2_000
@@ -102,17 +102,14 @@ class CacheProjection(StateProjection):
         self._call = restored.call
         self._raw = restored.raw
         self._sent = restored.sent
-        self._head: tuple[Item, ...] = ()
-        self._items: tuple[Item, ...] = ()
 
     def take(self, event: Event) -> None:
         """Apply one event."""
         body = event.body
-        views, counter, card = self._views, self._metering.counter, self._metering.card
-        self._head, self._items, view = views.head_before, views.items_before, views.view
+        counter, card = self._metering.counter, self._metering.card
         match body:
             case CallStarted(purpose="turn") as call:
-                self._sent = AwaitedCall(call, event.at, counter.raw(view))
+                self._sent = AwaitedCall(call, event.at, self._metering.raw_before())
             case ModelReplied(purpose="turn", usage=usage):
                 self._take_in(card)
                 self._end_call(usage, event.at, counter, card)
@@ -121,12 +118,12 @@ class CacheProjection(StateProjection):
             case Interrupted(purpose="turn") | Failed(what="call", purpose="turn"):
                 self._sent = None
             case ViewEdited() as edited:
-                self._change_items(view, counter, by=edited)
+                self._change_items(counter, by=edited)
                 self._value = replace(self._value, reads=watch_after_edit(self._value.reads, edited))
             case EditUndone():
-                self._change_items(view, counter)
+                self._change_items(counter)
             case ContextStated(head=head) if head is not None:
-                self._change_head(view)
+                self._change_head()
             case ModelReplied() as side:
                 self._side_call(side, event.at)
             case _:
@@ -168,11 +165,17 @@ class CacheProjection(StateProjection):
 
     def _request_tokens(self, counter: TokenCounter) -> int:
         """Estimated tokens of the last request."""
-        if self._raw is not None:
-            return counter.scaled(self._raw)
-        # Imported replies have no recorded call. Adding up all items for each reply would take seconds for a long session.
-        view = self._views.view
-        return counter.scaled(counter.raw(view) - sum(counter.unscaled_sizes(view.items[len(self._items) :])))
+        # Imported replies have no recorded call.
+        return counter.scaled(self._metering.raw_before() if self._raw is None else self._raw)
+
+    @property
+    def _tail(self) -> tuple[Item, ...]:
+        """The last item before an event that edits nothing; empty if there was none."""
+        count = self._views.count_before
+        return tuple(self._views.items[count - 1 : count]) if count else ()
+
+    def _sums(self, counter: TokenCounter) -> dict[str, int]:
+        return cumulative_tokens(self._views.head_before, self._views.items_before, counter)
 
     def _count_misses(self, usage: Usage, *, expired: bool) -> int:
         if usage.prompt and usage.cache_read * 2 >= usage.prompt:
@@ -182,17 +185,17 @@ class CacheProjection(StateProjection):
 
     def _after_automatic(self, usage: Usage, at: int, counter: TokenCounter, card: Card, missed: int) -> list[CachedPrefix]:
         """The prefix in an automatic cache: the whole prompt, or after repeated misses only what was read."""
-        last = self._items[-1].id if self._items else ""
+        last = "".join(item.id for item in self._tail)
         tokens = whole_steps(usage.prompt or self._request_tokens(counter))
         if missed > _MOST_MISSES:
             tokens = usage.cache_read
-            last = last_item_within(tokens, cumulative_tokens(self._head, self._items, counter), usage.prompt) if tokens else ""
+            last = last_item_within(tokens, self._sums(counter), usage.prompt) if tokens else ""
         return [CachedPrefix(last, tokens, at, IDLE_MS)] if last and tokens >= card.cache_minimum else []
 
     def _after_breakpoints(self, live: list[CachedPrefix], usage: Usage, at: int, counter: TokenCounter, card: Card) -> list[CachedPrefix]:
         """The prefixes after a request with breakpoints: refreshed if read, added if marked, dropped if they should have been read."""
         call, total = self._call, self._request_tokens(counter)
-        breakpoints = breakpoints_of(call, self._head, self._items)
+        breakpoints = breakpoints_of(call, self._views.head_before, self._tail)
         reported = usage.prompt > 0
         read, share = (usage.cache_read, usage.prompt / max(total, 1)) if reported else (max((p.tokens for p in live), default=0), 1.0)
         reach = usage.prompt - usage.input if reported else round(total * share)
@@ -200,10 +203,13 @@ class CacheProjection(StateProjection):
         kept_ids = {prefix.last for prefix in kept}
         longest = max((prefix.tokens for prefix in kept), default=0)
         ttl = lifetime_ms(call, usage)
-        tail = self._items[-1].id if self._items else ""
+        tail = "".join(item.id for item in self._tail)
         sums: dict[str, int] = {}
-        if not kept_ids.issuperset(set(breakpoints) - {tail}) or read > longest * 1.01 + 64:
-            sums = cumulative_tokens(self._head, self._items, counter)
+        new_names = set(breakpoints) - kept_ids - {tail}
+        if read > longest * 1.01 + 64 or not all(map(is_in_head, new_names)):
+            sums = self._sums(counter)
+        elif new_names:
+            sums = cumulative_tokens(self._views.head_before, (), counter)
         new_prefixes = [
             (name, min(reach, round(sums[name] * share))) for name in breakpoints if name not in kept_ids and name != tail and name in sums
         ]
@@ -215,12 +221,13 @@ class CacheProjection(StateProjection):
         kept += [CachedPrefix(name, tokens, at, ttl) for name, tokens in new_prefixes if tokens >= card.cache_minimum]
         return sorted(kept, key=lambda prefix: prefix.tokens)
 
-    def _change_items(self, view: View, counter: TokenCounter, by: ViewEdited | None = None) -> None:
+    def _change_items(self, counter: TokenCounter, by: ViewEdited | None = None) -> None:
         """Drop the prefixes that reach beyond the first changed item."""
-        place = first_change(self._items, view.items)
+        before, view = self._views.items_before, self._views.view
+        place = first_change(before, view.items)
         cache = self._value
         edited = cache.edited or (by is not None and not all(isinstance(edit, Insert) for edit in by.edits))
-        if place == len(self._items):
+        if place == len(before):
             self._value = replace(cache, edited=edited)
             return
         places = item_positions(view)
@@ -230,10 +237,11 @@ class CacheProjection(StateProjection):
         frontier = view.items[place - 1].id if place else ""
         self._value = replace(cache, prefixes=tuple(remaining), frontier=frontier, edited=edited)
 
-    def _change_head(self, view: View) -> None:
+    def _change_head(self) -> None:
         """Drop the prefixes that reach beyond the unchanged blocks of the head."""
-        blocks = shared_head_blocks(self._head, view.head)
-        if blocks == len(self._head) == len(view.head):
+        before, after = self._views.head_before, self._views.rest.head
+        blocks = shared_head_blocks(before, after)
+        if blocks == len(before) == len(after):
             return
         self._value = replace(self._value, prefixes=tuple(prefix for prefix in self._value.prefixes if ends_in_head(prefix, blocks)))
 

@@ -30,6 +30,8 @@ class Metering:
         self._ledger = LedgerProjection()
         self.card = card_of("")
         self.counter = self._new_counter()
+        # The revision of the view and the counter by which items were counted, their number, and their unscaled tokens.
+        self._counted: tuple[tuple[int, TokenCounter], int, int] = (views.revision, self.counter), 0, 0
 
     def take(self, event: Event) -> None:
         """Apply one event: follow switches of the model, and calibrate after replies."""
@@ -46,6 +48,16 @@ class Metering:
             case _:
                 return
 
+    def raw_before(self) -> int:
+        """Unscaled tokens of the view before an event that edits nothing. Only new items are counted, except after an edit."""
+        views, counter = self._views, self.counter
+        seen, counted, raw = self._counted
+        if seen != (views.revision, counter) or counted > views.count_before:
+            seen, counted, raw = (views.revision, counter), 0, 0
+        raw += sum(counter.unscaled_sizes(views.items[counted : views.count_before]))
+        self._counted = seen, views.count_before, raw
+        return raw + sum(counter.unscaled_sizes(views.head_before))
+
     def tools_tokens(self, size: int) -> int:
         """Tokens of tool declarations with an unscaled size: as the provider measured them, or by the factor."""
         if self._size != _LEARNS:
@@ -59,7 +71,7 @@ class Metering:
     def restore(self, data: bytes) -> None:
         """Continue from a snapshot, with the model of the restored view."""
         self._ledger.restore(data)
-        self.card = self._card_of(self._views.view.model)
+        self.card = self._card_of(self._views.rest.model)
         self.counter = self._new_counter()
 
     def reset(self) -> None:
@@ -69,7 +81,7 @@ class Metering:
         self.counter = self._new_counter()
 
     def _follow_model(self) -> None:
-        name = self._views.view.model
+        name = self._views.rest.model
         if name and name != self.card.name:
             self.card = self._card_of(name)
             self.counter = self._new_counter()

@@ -84,6 +84,11 @@ def ends_before(prefix: CachedPrefix, place: int, places: dict[str, int]) -> boo
     return prefix.last.startswith(_HEAD) or places.get(prefix.last, place) < place
 
 
+def is_in_head(name: str) -> bool:
+    """Whether a breakpoint is at the end of a block of the head."""
+    return name.startswith(_HEAD)
+
+
 def ends_in_head(prefix: CachedPrefix, blocks: int) -> bool:
     """Whether a prefix ends within the first `blocks` blocks of the head."""
     return prefix.last.startswith(_HEAD) and int(prefix.last[len(_HEAD) :]) < blocks

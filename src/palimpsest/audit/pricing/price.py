@@ -74,9 +74,11 @@ def tokens_after_fold(view: View, evidence: Evidence, counter: CountsTokens, car
     return head + users + _scaled_to_window(parts, card.window)
 
 
-def rent_of_call(view: View, evidence: Evidence, counter: CountsTokens, card: Card, *, parts: int = PARTS) -> float:
-    """The rent of one call: tokens that a folded view would not carry, times the rate of a cache read."""
-    extra = counter.total(view) - tokens_after_fold(view, evidence, counter, card, parts)
+def rent_of_call(
+    view: View, evidence: Evidence, counter: CountsTokens, card: Card, *, parts: int = PARTS, total: int | None = None
+) -> float:
+    """The rent of one call: tokens that a folded view would not carry, times the rate of a cache read. `total` are those of the view."""
+    extra = (counter.total(view) if total is None else total) - tokens_after_fold(view, evidence, counter, card, parts)
     return rates_of(card, Cache()).read * extra if extra > 0 else 0.0
 
 
@@ -134,7 +136,8 @@ class RentProjection:
         match event.body:
             case CallStarted(purpose="turn"):
                 counter, card = self._metering.counter, self._metering.card
-                due = rent_of_call(self._views.view, self._evidence.value(), counter, card, parts=self._parts)
+                total = counter.scaled(self._metering.raw_before())
+                due = rent_of_call(self._views.rest, self._evidence.value(), counter, card, parts=self._parts, total=total)
                 self._state = _Rent(state.paid, due)
             case ModelReplied(purpose="turn"):
                 self._state = _Rent(state.paid + state.due)

@@ -1,5 +1,6 @@
 """The protocol of projections: state that is computed from events in order and can be stored in a checkpoint."""
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -83,11 +84,34 @@ class StateProjection:
 
 
 class Views(Protocol):
-    """The views before and after the event that is being applied."""
+    """The views before and after the event that is being applied.
+
+    `view` and `items_before` copy all items. A projection that asks for them at every reply is quadratic in the length of a session.
+    """
 
     @property
     def view(self) -> View:
         """The view after the event."""
+        ...
+
+    @property
+    def rest(self) -> View:
+        """The view after the event without its items and facts."""
+        ...
+
+    @property
+    def items(self) -> Sequence[Item]:
+        """The items after the event, valid until the next event."""
+        ...
+
+    @property
+    def count_before(self) -> int:
+        """How many items there were before the event. Unless it changed items, these are the first of `items`."""
+        ...
+
+    @property
+    def revision(self) -> int:
+        """A number that is another one once items were changed otherwise than by appending."""
         ...
 
     @property

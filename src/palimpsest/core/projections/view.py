@@ -80,6 +80,8 @@ class ViewProjection:
     version: ClassVar = 2
     watches: ClassVar = None
     scope: ClassVar[Scope] = "path"
+    # How often the items were changed otherwise than by appending.
+    revision = 0
 
     def __init__(
         self, start: View = EMPTY_VIEW, skip: UndoneEdits = NOTHING_UNDONE, find: Find = find_nothing, reader: LogReader | None = None
@@ -92,6 +94,7 @@ class ViewProjection:
     def start_from(self, view: View) -> None:
         """Replace the state by a view."""
         self.items = list(view.items)
+        self.revision += 1
         self.facts = {**view.facts, **view.masked_facts}
         self.rest = structs.replace(view, items=(), facts={}, masked_facts={})
         self.seq = view.seq
@@ -99,7 +102,7 @@ class ViewProjection:
         self._frozen: View | None = view
         self._places: dict[str, int] | None = None
         self._before: View | None = view
-        self._count = len(self.items)
+        self.count_before = len(self.items)
 
     def reset(self) -> None:
         """Go back to the empty view."""
@@ -126,7 +129,7 @@ class ViewProjection:
     @property
     def items_before(self) -> tuple[Item, ...]:
         """The items before the last event."""
-        return self.view.items[: self._count] if self._before is None else self._before.items
+        return tuple(self.items[: self.count_before]) if self._before is None else self._before.items
 
     @property
     def head_before(self) -> tuple[Item, ...]:
@@ -139,7 +142,7 @@ class ViewProjection:
         kind = type(body)
         changes = kind in _CHANGES_ITEMS or (kind is ContextStated and isinstance(body, ContextStated) and body.head is not None)
         self._before = self.view if changes else None
-        self._count = len(self.items)
+        self.count_before = len(self.items)
         self._frozen = self._places = None
         self.seq = event.seq
         if kind is EditUndone and self._reader is not None:
@@ -154,6 +157,7 @@ class ViewProjection:
         path = reader.path(seq)
         projection = ViewProjection(skip=reader.undone_edits(path), find=reader.item)
         projection.follow(reader, path)
+        self.revision += 1
         self.items, self.facts, self.rest = projection.items, projection.facts, projection.rest
         self._covered_facts, self._before = projection._covered_facts, before
 
@@ -215,6 +219,7 @@ class ViewProjection:
     def edit(self, seq: int, index: int, edit: Edit) -> None:
         """Apply one edit. Ids that are not in the view are ignored: `Log.append` has checked the edit already."""
         self._frozen = None
+        self.revision += 1
         match edit:
             case Mask():
                 self._cover(edit.ids, Cover(edit.text, edit.form))
