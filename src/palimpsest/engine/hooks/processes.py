@@ -10,12 +10,11 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from palimpsest.engine.hooks.hook import MARK
 from palimpsest.tools.shell.watcher import GroupWatcher
 
 KEPT_BYTES: Final = 64 * 1024
 """Bytes of each output stream that are kept; the rest is read and discarded, so that the command does not wait."""
-MARK: Final = "PAL_HOOK_RUN"
-"""Variable of every process that a hook starts. Its value is unique to one run, so that processes which left the group are found."""
 # Seconds. After a command ended, its output is there at once, unless a process that was not found holds the pipe.
 _REST_SECONDS: Final = 0.5
 _KILL_ROUNDS: Final = 5

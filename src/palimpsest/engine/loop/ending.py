@@ -103,12 +103,11 @@ class Progress:
             self._tell(EMPTY, _ASK_AGAIN if reply.parts else "")
             return EMPTY
         text = "".join(part.text for part in reply.parts if isinstance(part, Text))
+        if not _may_hold_call(text):
+            return None
         from palimpsest.engine.loop.written_calls import written_call  # few models need it
 
-        name = (
-            written_call(text, {name: bytes(tool.declaration.schema) for name, tool in self._tools.items()}) if _may_hold_call(text) else ""
-        )
-        if name:
+        if name := written_call(text, {name: bytes(tool.declaration.schema) for name, tool in self._tools.items()}):
             self._tell(WRITTEN_CALL, _NOT_A_CALL.format(name))
             return WRITTEN_CALL
         return None

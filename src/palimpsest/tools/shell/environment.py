@@ -1,11 +1,11 @@
 """The environment of shell commands: that of the agent, without secrets and without variables that change how bash itself behaves."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Final
 
 from palimpsest.core.redaction import find_secrets
-from palimpsest.core.redaction.values import is_generated
 from palimpsest.core.tokens.patterns import lazy_pattern
 
 # Names of variables, by their parts: keys of providers and services are named so by convention.
@@ -59,6 +59,28 @@ def command_environment(
     return {**passed, **_WITHOUT_TERMINAL}
 
 
+class CommandEnvironment(Mapping[str, str]):
+    """The same variables, judged with their first use: many sessions run no command."""
+
+    def __init__(
+        self, environment: Mapping[str, str], *, keep: frozenset[str] = frozenset(), withhold: frozenset[str] = frozenset()
+    ) -> None:
+        self._given, self._keep, self._withhold = dict(environment), keep, withhold
+
+    @cached_property
+    def _passed(self) -> dict[str, str]:
+        return command_environment(self._given, keep=self._keep, withhold=self._withhold)
+
+    def __getitem__(self, name: str) -> str:
+        return self._passed[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._passed)
+
+    def __len__(self) -> int:
+        return len(self._passed)
+
+
 def is_secret(name: str, value: str = "") -> bool:
     """Whether a variable holds a secret."""
     if name in _NO_SECRETS:
@@ -74,6 +96,8 @@ def _holds_secret(name: str, value: str) -> bool:
         return True
     if len(value) < _SHORTEST_SECRET:
         return False
+    from palimpsest.core.redaction.values import is_generated  # noqa: PLC0415 - with the rules for secrets, which few starts need
+
     is_place = name.endswith(_PLACES) and value.startswith(("/", "~", "."))
     return bool(find_secrets(f"{name}={value}")) or (not is_place and any(map(is_generated, _WORDS.split(value))))
 
