@@ -87,7 +87,7 @@ async def run_command(command: str, data: bytes, cwd: Path, environment: Mapping
     """Run a command with the shell in a folder and wait for its end. Raises `OSError` if it cannot be started.
 
     The input comes from a file, so that a command which reads none of it, or only a part, delays nothing. If the task is cancelled, the
-    command and all that it started are killed; if this process is killed, its process group is.
+    command and all that it started are killed; also if this process is.
     """
     mark = os.urandom(16).hex()
     with ExitStack() as opened:
@@ -103,7 +103,7 @@ async def run_command(command: str, data: bytes, cwd: Path, environment: Mapping
         # Before the command, which would run unwatched while it starts.
         watcher = GroupWatcher()
         opened.callback(watcher.close)
-        await asyncio.to_thread(watcher.start)
+        await asyncio.to_thread(watcher.add_marked, f"{MARK}={mark}")
         creating = asyncio.ensure_future(
             asyncio.create_subprocess_exec(
                 *(_SHELL, "-c", command),
