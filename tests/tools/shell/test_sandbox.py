@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -106,12 +107,13 @@ BUILD_FILES = (
 )
 
 
-def test_commands_see_of_the_home_what_builds_need_and_what_a_setting_names(area: Area) -> None:
+def test_commands_see_of_the_home_what_builds_need_and_what_a_setting_names(area: Area, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*SECRET_FILES, *BUILD_FILES):
         (area.home / name).parent.mkdir(parents=True, exist_ok=True)
         (area.home / name).write_text("[user]\nname = visible\n")
     (area.home / ".config" / "git").mkdir(parents=True)
     (area.home / ".config" / "git" / "config").write_text("[github]\n\ttoken = ghp_16C7e42F292c6912E7710c838347Ae178B4a\n")
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{area.home}/.nvm/..")
     shown = Area(area.root, (), area.temp, home=area.home, shown=(Path("data"),))
     sandbox = find_sandbox(shown)
     if not sandbox.confines:

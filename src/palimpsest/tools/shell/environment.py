@@ -26,6 +26,14 @@ _NO_SECRETS: Final = frozenset({"SSH_AUTH_SOCK", "PWD", "OLDPWD"})
 _PLACES: Final = ("PATH", "HOME", "DIR", "DIRS", "ROOT", "PREFIX", "SHELL", "FILE", "VIRTUAL_ENV", "TMPDIR", "LS_COLORS")
 # Bash reads a file, a search path or a function from them before the command begins.
 _BASH: Final = frozenset({"BASH_ENV", "ENV", "CDPATH", "PROMPT_COMMAND", "SHELLOPTS", "BASHOPTS", "GLOBIGNORE", "PS4", "EXECIGNORE"})
+# They name another repository than the one around the folder, whose settings decide whether git may run without a question. A hook of git
+# has them, and so has all that it starts.
+_REPOSITORY: Final = frozenset(
+    {
+        *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES"),
+        *("GIT_CONFIG", "GIT_CONFIG_PARAMETERS", "GIT_PREFIX", "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE", "GIT_NAMESPACE"),
+    }
+)
 # Git runs it as a shell command, with the file to be edited as an argument.
 _NO_TODO_EDITOR: Final = (
     'echo "there is no editor here: set GIT_SEQUENCE_EDITOR to a command that edits the list of commits, such as sed -i" >&2; false'
@@ -47,14 +55,14 @@ _URL_PASSWORD: Final = lazy_pattern(r"[a-z][a-z0-9+.-]*://[^/@\s:]*:[^/@\s]+@", 
 def command_environment(
     environment: Mapping[str, str], *, keep: frozenset[str] = frozenset(), withhold: frozenset[str] = frozenset()
 ) -> dict[str, str]:
-    """The variables that a command gets: no secrets but those named in `keep`, nothing that steers bash, no pager and no editor.
+    """The variables that a command gets: no secrets but those named in `keep`, nothing that steers bash or git, no pager and no editor.
 
     A variable is secret by its name, by its value, or because it is named in `withhold`, which wins.
     """
     passed = {
         name: value
         for name, value in environment.items()
-        if name not in withhold and (name in keep or not (_steers_bash(name) or is_secret(name, value)))
+        if name not in withhold and (name in keep or not (_steers(name) or is_secret(name, value)))
     }
     return {**passed, **_WITHOUT_TERMINAL}
 
@@ -102,5 +110,5 @@ def _holds_secret(name: str, value: str) -> bool:
     return bool(find_secrets(f"{name}={value}")) or (not is_place and any(map(is_generated, _WORDS.split(value))))
 
 
-def _steers_bash(name: str) -> bool:
-    return name in _BASH or name.startswith("BASH_FUNC_")
+def _steers(name: str) -> bool:
+    return name in _BASH or name in _REPOSITORY or name.startswith("BASH_FUNC_")
