@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -95,6 +97,19 @@ def test_an_interrupt_kills_a_command_with_all_that_it_started(tmp_path: Path) -
     assert (len(before) >= 2, processes_with(marker)) == (True, [])
     assert [(run.hook, run.exit, run.failure) for run in done.runs] == [("slow", None, "was interrupted")]
     assert done.bodies[-1] == TurnEnded("interrupted")
+
+
+def test_what_a_hook_started_ends_when_the_agent_is_killed(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    command = "setsid flock lock sh -c 'echo begun > pipe; exec tail -f /dev/null' & exec tail -f /dev/null"
+    script = (
+        "import asyncio, os, sys; from pathlib import Path; from palimpsest.engine.hooks.processes import run_command\n"
+        "asyncio.run(run_command(sys.argv[1], b'', Path.cwd(), os.environ))"
+    )
+    with subprocess.Popen([sys.executable, "-c", script, command], cwd=tmp_path) as agent:
+        assert (tmp_path / "pipe").read_text() == "begun\n"
+        agent.kill()
+    assert subprocess.run(["flock", "-w", "60", tmp_path / "lock", "true"], check=False).returncode == 0
 
 
 def test_a_file_that_a_hook_changes_under_an_edit_is_not_overwritten(tmp_path: Path) -> None:

@@ -38,6 +38,8 @@ def test_a_command_gets_no_secrets_nothing_that_steers_bash_no_pager_and_no_edit
         "DATABASE_URL": "postgres://a:b@c/d",
         "DOCS_URL": "https://a.org/b@c",
         "BASH_ENV": "x",
+        "GIT_DIR": "/x/.git",
+        "GIT_INDEX_FILE": ".git/index",
         "CDPATH": "/",
         "BASH_FUNC_ls%%": "() { rm x; }",
     }

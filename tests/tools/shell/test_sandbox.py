@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -67,7 +68,7 @@ def test_landlock_gets_the_same_folders(area: Area) -> None:
     policy = landlock_policy(area)
     assert policy["fs_writable"][:3] == [str(area.root), str(area.temp), str(area.root / ".git")]
     assert policy["fs_denied"] == [str(area.root / ".git" / "hooks")]
-    assert (policy["fs_readable"], policy["net_allow"]) == ([*map(str, area.visible()), "/proc", "/dev", str(area.temp)], [])
+    assert (policy["fs_readable"], policy["net_allow"]) == ([*map(str, area.visible()), "/proc", str(area.temp)], [])
     wrapped = Sandbox("landlock", "/usr/bin/python3", "/lib/x").wrap(area)(("ls", "-l"))
     # Isolated, so that no module of the project is imported before the sandbox holds.
     assert (wrapped[-8:-5], wrapped[-4:]) == (("/usr/bin/python3", "-I", "-c"), ("/lib/x", json.dumps(policy), "ls", "-l"))
@@ -106,12 +107,13 @@ BUILD_FILES = (
 )
 
 
-def test_commands_see_of_the_home_what_builds_need_and_what_a_setting_names(area: Area) -> None:
+def test_commands_see_of_the_home_what_builds_need_and_what_a_setting_names(area: Area, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*SECRET_FILES, *BUILD_FILES):
         (area.home / name).parent.mkdir(parents=True, exist_ok=True)
         (area.home / name).write_text("[user]\nname = visible\n")
     (area.home / ".config" / "git").mkdir(parents=True)
     (area.home / ".config" / "git" / "config").write_text("[github]\n\ttoken = ghp_16C7e42F292c6912E7710c838347Ae178B4a\n")
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{area.home}/.nvm/..")
     shown = Area(area.root, (), area.temp, home=area.home, shown=(Path("data"),))
     sandbox = find_sandbox(shown)
     if not sandbox.confines:
@@ -264,6 +266,34 @@ def test_bubblewrap_keeps_a_repository_from_being_replaced_by_one_with_hooks(are
     assert "fsmonitor" not in (area.root / ".git" / "config").read_text()
     assert not (area.root / ".git" / "hooks" / "pre-commit").exists()
     assert not (area.root / "away").exists()
+
+
+def test_bubblewrap_keeps_the_settings_of_other_work_trees_and_of_submodules_at_any_depth(area: Area, tmp_path: Path) -> None:
+    sandbox = find_sandbox(area)
+    if sandbox.kind != "bubblewrap":
+        pytest.skip(f"this machine has no bubblewrap that works: {sandbox.why}")
+    git = ["git", "-C", str(area.root), "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgSign=false"]
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    subprocess.run([*git, "worktree", "add", "-q", str(tmp_path / "tree")], check=True)
+    for name in ("a", "libs/b", "libs/b/modules/c"):
+        subprocess.run(["git", "init", "-q", "--bare", area.root / ".git" / "modules" / name], check=True)
+    places = [
+        area.root / ".git" / name
+        for name in (
+            "worktrees/tree/commondir",
+            "worktrees/tree/gitdir",
+            *(f"modules/{name}/config" for name in ("a", "libs/b", "libs/b/modules/c")),
+        )
+    ]
+    before = [place.read_text() for place in places]
+    script = (
+        "mv .git/worktrees a; mv .git/modules b; mv .git/modules/libs c; for each; do echo x > $each; rm -f $each; mv ${each%/*} d; done; "
+        "mkdir .git/modules/d{1..500}; git -c user.name=a -c user.email=a@b -c commit.gpgSign=false commit -q --allow-empty -m second"
+    )
+    for _ in range(2):
+        command = sandbox.wrap(area)(("bash", "-c", script, "x", *map(str, places)))
+        subprocess.run(command, cwd=area.root, check=True, capture_output=True)
+        assert [place.read_text() for place in places] == before
 
 
 def test_a_command_in_a_folder_of_a_repository_can_commit_but_not_write_beside_it(area: Area) -> None:

@@ -15,7 +15,6 @@ from palimpsest.core.projections.children import RUNNING, ChildRecord
 from palimpsest.engine.agent import Agent, Approve
 from palimpsest.engine.children.child import Child, Opening
 from palimpsest.engine.children.context import FamilyContext
-from palimpsest.engine.children.costs import recorded_spending
 from palimpsest.engine.children.reports import (
     CANCELLED,
     CLOSED,
@@ -359,6 +358,8 @@ class ChildAgents:
         for record in log.children:
             # Imported sub-agents, which have no depth, were never run here.
             if record.status == RUNNING and record.depth:
+                from palimpsest.engine.children.costs import recorded_spending
+
                 spent = recorded_spending(self._home, record.session)
                 cost = (spent.usage, spent.usd, spent.children_usd, spent.children_tokens)
                 log.append(ChildEnded(record.session, "killed", KILLED, *cost))

@@ -39,7 +39,7 @@ from palimpsest.tools.functions import InstalledTools, installed_tools
 from palimpsest.tools.permissions.rules import deny_rules
 from palimpsest.tools.session.tool_search import SEARCH
 from palimpsest.tools.shell.bash import Shell
-from palimpsest.tools.shell.environment import command_environment
+from palimpsest.tools.shell.environment import CommandEnvironment
 from palimpsest.tools.shell.sandbox import Area, Sandbox, find_sandbox
 from palimpsest.tools.tool import AgentTool
 from palimpsest.tools.toolset import standard_tools, task_graph
@@ -67,7 +67,7 @@ def equip(
     agent.resources.callback(area.remove)
     inherited = settings.inherited or Inherited(_sandbox(settings, area), LiveRules(rules), mode, served=lambda: world.served_tools)
     sandbox = inherited.sandbox
-    environment = command_environment(os.environ, keep=settings.variables, withhold=settings.withheld)
+    environment = CommandEnvironment(os.environ, keep=settings.variables, withhold=settings.withheld)
     shell = Shell(root, environment, sandbox=sandbox.wrap(area), temp=area.temp)
     agent.resources.push_async_callback(_close_shell, session, shell)
     agent.open_tasks, agent.shell = tasks.open_lines, shell

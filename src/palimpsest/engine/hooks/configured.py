@@ -5,13 +5,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from palimpsest.core.errors import BadInput
-from palimpsest.engine.hooks.commands import command_hook
-from palimpsest.engine.hooks.hook import Hook
-from palimpsest.engine.hooks.processes import MARK
+from palimpsest.engine.hooks.hook import MARK, Hook
 from palimpsest.stores.config.hook_config import HookConfig
 from palimpsest.stores.config.project_hooks import ProjectHook
 from palimpsest.stores.permissions.trust import ProjectTrust
-from palimpsest.tools.shell.environment import command_environment
+from palimpsest.tools.shell.environment import CommandEnvironment
 
 
 class ConfiguredHooks(NamedTuple):
@@ -37,7 +35,7 @@ def configured_hooks(
     """
     if MARK in environment:
         return ConfiguredHooks()
-    variables = command_environment(environment, withhold=withheld)
+    variables = CommandEnvironment(environment, withhold=withheld)
     hooks = [_hook(config, cwd, variables) for config in own]
     notices: list[str] = []
     untrusted: list[str] = []
@@ -56,6 +54,8 @@ def configured_hooks(
 
 
 def _hook(config: HookConfig, cwd: Path, variables: Mapping[str, str]) -> Hook:
+    from palimpsest.engine.hooks.commands import command_hook
+
     return command_hook(
         config.moment,
         config.command,

@@ -9,6 +9,8 @@ from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.events.tools import HookMoment
 from palimpsest.core.items import Value
 
+MARK: Final = "PAL_HOOK_RUN"
+"""Variable of every process that a hook starts. Its value is unique to one run, so that processes which left the group are found."""
 MOMENTS: Final[tuple[HookMoment, ...]] = get_args(HookMoment)
 SECONDS: Final = 60.0
 """Time limit of a hook that names none."""

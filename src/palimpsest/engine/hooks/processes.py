@@ -10,12 +10,11 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from palimpsest.engine.hooks.hook import MARK
 from palimpsest.tools.shell.watcher import GroupWatcher
 
 KEPT_BYTES: Final = 64 * 1024
 """Bytes of each output stream that are kept; the rest is read and discarded, so that the command does not wait."""
-MARK: Final = "PAL_HOOK_RUN"
-"""Variable of every process that a hook starts. Its value is unique to one run, so that processes which left the group are found."""
 # Seconds. After a command ended, its output is there at once, unless a process that was not found holds the pipe.
 _REST_SECONDS: Final = 0.5
 _KILL_ROUNDS: Final = 5
@@ -88,7 +87,7 @@ async def run_command(command: str, data: bytes, cwd: Path, environment: Mapping
     """Run a command with the shell in a folder and wait for its end. Raises `OSError` if it cannot be started.
 
     The input comes from a file, so that a command which reads none of it, or only a part, delays nothing. If the task is cancelled, the
-    command and all that it started are killed; if this process is killed, its process group is.
+    command and all that it started are killed; also if this process is.
     """
     mark = os.urandom(16).hex()
     with ExitStack() as opened:
@@ -104,7 +103,7 @@ async def run_command(command: str, data: bytes, cwd: Path, environment: Mapping
         # Before the command, which would run unwatched while it starts.
         watcher = GroupWatcher()
         opened.callback(watcher.close)
-        await asyncio.to_thread(watcher.start)
+        await asyncio.to_thread(watcher.add_marked, f"{MARK}={mark}")
         creating = asyncio.ensure_future(
             asyncio.create_subprocess_exec(
                 *(_SHELL, "-c", command),

@@ -21,7 +21,6 @@ from palimpsest.core.ports import Clock
 from palimpsest.engine.session import Session
 from palimpsest.sources.source import FolderEntry, GitFacts, SessionState
 from palimpsest.stores.snapshots.git import Wrap
-from palimpsest.stores.snapshots.repository import borrowed_git, bounded_file
 from palimpsest.tools.files.globs import glob_expression
 from palimpsest.tools.files.search import SKIPPED
 
@@ -145,6 +144,10 @@ def git_facts(cwd: str, wrap: Wrap = lambda arguments: arguments, temp: Path | N
 
     What git does not say in time, or of a repository that leads out of its folder, is stated as unknown.
     """
+    if not any(os.path.lexists(folder / ".git") for folder in (Path(cwd).resolve(), *Path(cwd).resolve().parents)):
+        return None
+    from palimpsest.stores.snapshots.repository import borrowed_git
+
     try:
         with borrowed_git(Path(cwd), seconds=GIT_SECONDS, temp=temp) as git:
             if git is None:
@@ -167,6 +170,8 @@ def git_head(folder: Path) -> str | None:
         place = parent / ".git"
         try:
             if place.is_dir():
+                from palimpsest.stores.snapshots.repository import bounded_file
+
                 return bounded_file(place / "HEAD", _HEAD_BYTES).decode("utf-8", "replace") or None
             if place.exists():
                 return None

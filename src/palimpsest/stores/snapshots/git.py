@@ -205,7 +205,7 @@ def _unless_pipes(process: "subprocess.Popen[bytes]", tree: Path | None, seconds
                 return
             found = (os.path.join(folder, name) for name in _READ_EVERYWHERE if name in names)  # noqa: PTH118 - in every folder
             with suppress(OSError):
-                pipes.extend(path for path in found if stat.S_ISFIFO(os.lstat(path).st_mode))  # noqa: PTH116 - as above
+                pipes.extend(path for path in found if stat.S_ISFIFO(os.lstat(path).st_mode))
             if pipes:
                 _kill_group(process)
                 return

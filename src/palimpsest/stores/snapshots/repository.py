@@ -32,9 +32,9 @@ class Repository(NamedTuple):
 
     @property
     def branch(self) -> str:
-        """The branch that is checked out; empty if it is none."""
+        """The branch that is checked out; empty if it is none, or its name is kept in a table, where HEAD names an invalid one."""
         head = bounded_file(self.folder / "HEAD", _LARGEST_POINTER).decode("utf-8", "replace")
-        return head.removeprefix("ref: refs/heads/").rstrip("\n") if head.startswith("ref: refs/heads/") else ""
+        return "" if head.startswith("ref: refs/heads/.invalid") or not head.startswith("ref: refs/heads/") else head[16:].rstrip("\n")
 
 
 class BorrowedGit(NamedTuple):

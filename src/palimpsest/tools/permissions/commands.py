@@ -212,7 +212,8 @@ def _git_stays(command: LineCommand, places: Places) -> bool:
             return all(places.inside(word) is not None for word in command.words[2:] if not word.text.startswith("-"))
         case ["grep", *_]:
             return all(map(follows_no_link, places.folders))
-    return True
+        case _:
+            return True
 
 
 def _part(judged: _JudgedCommand) -> LinePart:

@@ -1,11 +1,11 @@
 """The environment of shell commands: that of the agent, without secrets and without variables that change how bash itself behaves."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Final
 
 from palimpsest.core.redaction import find_secrets
-from palimpsest.core.redaction.values import is_generated
 from palimpsest.core.tokens.patterns import lazy_pattern
 
 # Names of variables, by their parts: keys of providers and services are named so by convention.
@@ -26,6 +26,14 @@ _NO_SECRETS: Final = frozenset({"SSH_AUTH_SOCK", "PWD", "OLDPWD"})
 _PLACES: Final = ("PATH", "HOME", "DIR", "DIRS", "ROOT", "PREFIX", "SHELL", "FILE", "VIRTUAL_ENV", "TMPDIR", "LS_COLORS")
 # Bash reads a file, a search path or a function from them before the command begins.
 _BASH: Final = frozenset({"BASH_ENV", "ENV", "CDPATH", "PROMPT_COMMAND", "SHELLOPTS", "BASHOPTS", "GLOBIGNORE", "PS4", "EXECIGNORE"})
+# They name another repository than the one around the folder, whose settings decide whether git may run without a question. A hook of git
+# has them, and so has all that it starts.
+_REPOSITORY: Final = frozenset(
+    {
+        *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES"),
+        *("GIT_CONFIG", "GIT_CONFIG_PARAMETERS", "GIT_PREFIX", "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE", "GIT_NAMESPACE"),
+    }
+)
 # Git runs it as a shell command, with the file to be edited as an argument.
 _NO_TODO_EDITOR: Final = (
     'echo "there is no editor here: set GIT_SEQUENCE_EDITOR to a command that edits the list of commits, such as sed -i" >&2; false'
@@ -47,16 +55,38 @@ _URL_PASSWORD: Final = lazy_pattern(r"[a-z][a-z0-9+.-]*://[^/@\s:]*:[^/@\s]+@", 
 def command_environment(
     environment: Mapping[str, str], *, keep: frozenset[str] = frozenset(), withhold: frozenset[str] = frozenset()
 ) -> dict[str, str]:
-    """The variables that a command gets: no secrets but those named in `keep`, nothing that steers bash, no pager and no editor.
+    """The variables that a command gets: no secrets but those named in `keep`, nothing that steers bash or git, no pager and no editor.
 
     A variable is secret by its name, by its value, or because it is named in `withhold`, which wins.
     """
     passed = {
         name: value
         for name, value in environment.items()
-        if name not in withhold and (name in keep or not (_steers_bash(name) or is_secret(name, value)))
+        if name not in withhold and (name in keep or not (_steers(name) or is_secret(name, value)))
     }
     return {**passed, **_WITHOUT_TERMINAL}
+
+
+class CommandEnvironment(Mapping[str, str]):
+    """The same variables, judged with their first use: many sessions run no command."""
+
+    def __init__(
+        self, environment: Mapping[str, str], *, keep: frozenset[str] = frozenset(), withhold: frozenset[str] = frozenset()
+    ) -> None:
+        self._given, self._keep, self._withhold = dict(environment), keep, withhold
+
+    @cached_property
+    def _passed(self) -> dict[str, str]:
+        return command_environment(self._given, keep=self._keep, withhold=self._withhold)
+
+    def __getitem__(self, name: str) -> str:
+        return self._passed[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._passed)
+
+    def __len__(self) -> int:
+        return len(self._passed)
 
 
 def is_secret(name: str, value: str = "") -> bool:
@@ -74,9 +104,11 @@ def _holds_secret(name: str, value: str) -> bool:
         return True
     if len(value) < _SHORTEST_SECRET:
         return False
+    from palimpsest.core.redaction.values import is_generated  # noqa: PLC0415 - with the rules for secrets, which few starts need
+
     is_place = name.endswith(_PLACES) and value.startswith(("/", "~", "."))
     return bool(find_secrets(f"{name}={value}")) or (not is_place and any(map(is_generated, _WORDS.split(value))))
 
 
-def _steers_bash(name: str) -> bool:
-    return name in _BASH or name.startswith("BASH_FUNC_")
+def _steers(name: str) -> bool:
+    return name in _BASH or name in _REPOSITORY or name.startswith("BASH_FUNC_")

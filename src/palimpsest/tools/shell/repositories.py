@@ -1,12 +1,14 @@
 """The folders in which git keeps the repository of a project, as far as commands in a sandbox may write there."""
 
 import os
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 _LARGEST: Final = 4_096
 _MOST_MODULES: Final = 100
+_SETTINGS: Final = ("config", "config.worktree", "commondir", "gitdir")
 
 
 def git_folders(project: Path, home: Path | None = None) -> tuple[Path, ...]:
@@ -20,9 +22,7 @@ def git_folders(project: Path, home: Path | None = None) -> tuple[Path, ...]:
     if entry is None or entry.is_symlink():
         return ()
     if entry.is_dir():
-        modules = entry / "modules"
-        inner = [path.parent for path in islice(modules.glob("*/config"), _MOST_MODULES)] if modules.is_dir() else []
-        return entry, *(folder for folder in inner if not folder.is_symlink())
+        return entry, *(_modules(entry) or ())
     folder = _named(entry, "gitdir: ")
     if folder is not None and any((parent / ".git" / "modules") in folder.parents for parent in entry.parent.parents):
         return (folder,)
@@ -30,6 +30,30 @@ def git_folders(project: Path, home: Path | None = None) -> tuple[Path, ...]:
         return ()
     common = _named(folder / "commondir", "")
     return (common, folder) if common is not None and common / "worktrees" == folder.parent else ()
+
+
+def kept_settings(folder: Path) -> Iterator[Path]:
+    """What git obeys in one of the folders of `git_folders`, so that no command may change it; not all of it need be there.
+
+    The settings of other work trees are among it. Where there are too many work trees or submodules, all of them are.
+    """
+    yield from (folder / name for name in ("hooks", *_SETTINGS))
+    trees = list(islice((folder / "worktrees").glob("*"), _MOST_MODULES + 1))
+    yield from [folder / "worktrees"] if len(trees) > _MOST_MODULES else (tree / name for tree in trees for name in _SETTINGS)
+    yield from [folder / "modules"] if _modules(folder) is None else ()
+
+
+def _modules(folder: Path) -> tuple[Path, ...] | None:
+    """The git folders of submodules, whose names may have slashes, and of theirs; `None` if there are too many."""
+    found: list[Path] = []
+    around = [folder / "modules"]
+    for place in around:
+        inner = [path for path in place.glob("*") if path.is_dir() and not path.is_symlink()]
+        found += (modules := [path for path in inner if (path / "HEAD").exists() or (path / "config").exists()])
+        around += [path for path in inner if path not in modules] + [path / "modules" for path in modules]
+        if len(around) + len(found) > 4 * _MOST_MODULES:
+            return None
+    return tuple(found)
 
 
 def repository_tree(project: Path, home: Path) -> Path | None:

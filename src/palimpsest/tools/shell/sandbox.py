@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct, field
 
 from palimpsest.tools.shell.keeper import kept
-from palimpsest.tools.shell.repositories import git_folders, repository_tree
+from palimpsest.tools.shell.repositories import git_folders, kept_settings, repository_tree
 from palimpsest.tools.shell.visible import visible_paths
 from palimpsest.tools.workspace import PROTECTED_FILES, PROTECTED_FOLDERS, Workspace
 
@@ -148,15 +148,15 @@ def bubblewrap_arguments(program: str, area: Area) -> Argv:
 
 def _kept(folder: Path, home: Path) -> Iterator[tuple[str, Path]]:
     """Mounts that keep what other programs run or obey later as it is: hooks and settings of git, and files that configure shells."""
-    for git in git_folders(folder, home):
-        # A mount of its own, because a folder that is none could be renamed and made again.
-        yield "--bind", git
-        hooks = git / "hooks"
+    folders = git_folders(folder, home)
+    for hooks in (git / "hooks" for git in folders):
         if not hooks.exists():
             hooks.mkdir(exist_ok=True)
-        yield from (
-            ("--ro-bind", path) for path in (hooks, git / "config", git / "config.worktree") if path.exists() and not path.is_symlink()
-        )
+    settings = [path for git in folders for path in kept_settings(git) if path.exists() and not path.is_symlink()]
+    # Mounts of their own, because a folder that is none could be renamed, with all that is mounted in it, and made again.
+    around = {place for path in (*folders, *settings) for place in (path, *path.parents) if place.is_relative_to(folders[0])}
+    yield from (("--bind", place) for place in sorted(around.difference(settings), key=lambda place: len(place.parts)))
+    yield from (("--ro-bind", path) for path in settings)
     pointer = folder / ".git"
     names = sorted((PROTECTED_FILES | PROTECTED_FOLDERS) - {".git"})
     files = [pointer] if pointer.is_file() else []
@@ -168,7 +168,7 @@ def landlock_policy(area: Area) -> dict[str, list[str]]:
     hooks = [str(git / "hooks") for folder in area.writable for git in git_folders(folder, area.home) if (git / "hooks").is_dir()]
     shared = [str(git) for folder in area.writable for git in git_folders(folder, area.home)]
     return {
-        "fs_readable": [*map(str, area.visible()), "/proc", "/dev", *_name_service(area), str(area.temp)],
+        "fs_readable": [*map(str, area.visible()), "/proc", *_name_service(area), str(area.temp)],
         "fs_writable": [*map(str, area.writable), str(area.temp), *shared, *(device for device in _DEVICES if Path(device).exists())],
         "fs_denied": [*hooks, *map(str, area.concealed())],
         "net_allow": ["*:*", "udp://*:*"] if area.network else [],

@@ -41,9 +41,14 @@ def visible_paths(home: Path, shown: tuple[Path, ...] = (), search_path: str | N
     found += [path for path in _existing(home / name for name in _JUDGED_FILES) if _is_harmless(path)]
     found += _programs(home, os.environ.get("PATH", os.defpath) if search_path is None else search_path)
     # The Python of this program, wherever it lies: the programs of a project are often run with the same.
-    found += [path for path in map(Path, (sys.base_prefix, sys.prefix)) if path.is_dir() and path not in (home, *home.parents)]
+    found += [path for path in map(Path, (sys.base_prefix, sys.prefix)) if path.is_dir() and not _holds(path, home)]
     found += _existing(path if path.is_absolute() else home / path for path in map(Path.expanduser, shown))
     return tuple(dict.fromkeys(found))
+
+
+def _holds(folder: Path, home: Path) -> bool:
+    """Whether a folder is the home folder or around it, however it is written."""
+    return home.resolve().is_relative_to(folder.resolve())
 
 
 def _existing(paths: Iterator[Path]) -> Iterator[Path]:
@@ -63,7 +68,7 @@ def _programs(home: Path, search_path: str) -> Iterator[Path]:
     """The folders of the search path; with the whole environment if it is one of Python."""
     for word in search_path.split(os.pathsep):
         folder = Path(word)
-        if not folder.is_absolute() or not folder.is_dir() or folder in (home, *home.parents):
+        if not folder.is_absolute() or not folder.is_dir() or _holds(folder, home):
             continue
         around = folder.parent
-        yield around if any((around / name).exists() for name in _ENVIRONMENT_FILES) and around not in (home, *home.parents) else folder
+        yield around if any((around / name).exists() for name in _ENVIRONMENT_FILES) and not _holds(around, home) else folder

@@ -5,21 +5,26 @@ import subprocess
 from contextlib import suppress
 from typing import Final
 
-# It reads lines `+ group`, `- group` and `quit`. The end of the pipe means that no process holds its other end any more.
+# It reads lines `+ group`, `- group`, `= mark` and `quit`. The end of the pipe means that no process holds its other end any more.
 _SCRIPT: Final = """\
 exec 3<&0
 {
   groups=" "
+  marks=
   while read -r sign group; do
     case $sign in
       quit) exit ;;
       +) groups="$groups$group " ;;
+      =) marks="$marks $group" ;;
       -) case $groups in *" $group "*) groups="${groups%% "$group" *} ${groups#* "$group" }" ;; esac ;;
     esac
   done
   for group in $groups; do kill -15 "-$group"; done
   sleep 2
   for group in $groups; do kill -9 "-$group"; done
+  for mark in $marks; do
+    for place in /proc/[0-9]*; do grep -qaF -e "$mark" "$place/environ" && kill -9 "${place#/proc/}"; done
+  done
 } <&3 >/dev/null 2>&1 &
 """
 
@@ -43,6 +48,11 @@ class GroupWatcher:
         """Watch a process group."""
         self.start()
         self._write(f"+ {group}\n")
+
+    def add_marked(self, mark: str) -> None:
+        """Watch all processes with a text without spaces in their environment, where there is `/proc`."""
+        self.start()
+        self._write(f"= {mark}\n")
 
     def remove(self, group: int) -> None:
         """Watch a group no longer, because its process has ended."""
