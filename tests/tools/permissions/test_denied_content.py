@@ -296,7 +296,9 @@ def check(tmp_path: Path, seed: int, commands: int) -> int:
     tree = planted(chance, (tmp_path / f"tree{seed}").resolve())
     if seed % 2:
         shutil.rmtree(tree.root / ".git")
-    area = Area.of(Workspace(tree.root))
+    # Commands see the tree and cannot change it, since the next rule is tried in the same.
+    (tmp_path / f"empty{seed}").mkdir()
+    area = Area.of(Workspace(tmp_path / f"empty{seed}"), shown=(tree.root,))
     sandbox = find_sandbox(area)
     ran = 0
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "GIT_CONFIG_NOSYSTEM": "1"}
@@ -314,8 +316,7 @@ def check(tmp_path: Path, seed: int, commands: int) -> int:
             if not any(isinstance(each.decide(bash, call, sandboxed=False), Allow) for each in permissions):
                 if permissions[-1].decide(bash, call, sandboxed=sandbox.replaces_questions) != Allow("sandbox"):
                     continue
-                hidden = permissions[-1].hidden()
-                shell = sandbox.wrap(structs.replace(area, hidden=hidden.files, fixed=hidden.folders))(shell)
+                shell = sandbox.wrap(structs.replace(area, hidden=permissions[-1].hidden().files))(shell)
             done = subprocess.run(
                 shell, cwd=tree.root, capture_output=True, env=environment, timeout=20, stdin=subprocess.DEVNULL, check=False
             )
