@@ -312,7 +312,7 @@ def check(tmp_path: Path, seed: int, commands: int) -> int:
         for _ in range(25):
             line = command_of(chance, tree)
             call, bash = ToolCall("c", "bash", json.dumps({"command": line})), Shell(tree.root).tools()[0]
-            shell = ("bash", "-c", line)
+            shell: tuple[str, ...] = ("bash", "-c", line)
             if not any(isinstance(each.decide(bash, call, sandboxed=False), Allow) for each in permissions):
                 if permissions[-1].decide(bash, call, sandboxed=sandbox.replaces_questions) != Allow("sandbox"):
                     continue
