@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from palimpsest.core.items import ToolCall
 from palimpsest.tools.files.read import read_tool
@@ -19,6 +20,7 @@ from palimpsest.tools.permissions.decision import Allow, Mode
 from palimpsest.tools.permissions.permissions import Permissions
 from palimpsest.tools.permissions.rules import parse_rule
 from palimpsest.tools.shell.bash import Shell
+from palimpsest.tools.shell.sandbox import Area, find_sandbox
 from palimpsest.tools.tool import AgentTool
 from palimpsest.tools.workspace import Workspace
 
@@ -220,6 +222,12 @@ echo "$(cat W)"
 cat <(cat W)
 cat <<< "$(cat W)"
 while read -r x; do echo $x; done < W
+for x in W; do cat "$x"; done
+x=%; cat "$x"
+eval 'cat *'
+dd if=% status=none
+perl -pe 1 W
+python3 -c 'import os; [print(open(os.path.join(a, n)).read()) for a, _, b in os.walk(".") for n in b]'
 """.strip().splitlines()
 # Readers that the user allowed with any arguments: what they are known to show is judged all the same.
 ALLOWED = ((), (), ("bash(cat:*)", "bash(head:*)"), ("bash(grep:*)", "bash(rg:*)"), ("bash(git:*)",), ("bash(diff:*)", "bash(sed:*)"))
@@ -283,9 +291,15 @@ def tool_results(tree: Tree, permissions: Permissions, chance: random.Random) ->
 
 
 def check(tmp_path: Path, seed: int, commands: int) -> int:
-    """Try one tree; returns how many commands ran."""
+    """Try one tree, every second without its repository, whose copies keep most commands from running; returns how many commands ran."""
     chance = random.Random(seed)
     tree = planted(chance, (tmp_path / f"tree{seed}").resolve())
+    if seed % 2:
+        shutil.rmtree(tree.root / ".git")
+    # Commands see the tree and cannot change it, since the next rule is tried in the same.
+    (tmp_path / f"empty{seed}").mkdir()
+    area = Area.of(Workspace(tmp_path / f"empty{seed}"), shown=(tree.root,))
+    sandbox = find_sandbox(area)
     ran = 0
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "GIT_CONFIG_NOSYSTEM": "1"}
     for _ in range(max(1, commands // 25)):
@@ -298,18 +312,23 @@ def check(tmp_path: Path, seed: int, commands: int) -> int:
         for _ in range(25):
             line = command_of(chance, tree)
             call, bash = ToolCall("c", "bash", json.dumps({"command": line})), Shell(tree.root).tools()[0]
+            shell: tuple[str, ...] = ("bash", "-c", line)
             if not any(isinstance(each.decide(bash, call, sandboxed=False), Allow) for each in permissions):
-                continue
+                if permissions[-1].decide(bash, call, sandboxed=sandbox.replaces_questions) != Allow("sandbox"):
+                    continue
+                shell = sandbox.wrap(structs.replace(area, hidden=permissions[-1].hidden().files))(shell)
             done = subprocess.run(
-                ["bash", "-c", line], cwd=tree.root, capture_output=True, env=environment, timeout=20, stdin=subprocess.DEVNULL, check=False
+                shell, cwd=tree.root, capture_output=True, env=environment, timeout=20, stdin=subprocess.DEVNULL, check=False
             )
             ran += 1
             output = (done.stdout + done.stderr).decode(errors="replace")
             assert leaked(tree, covers, output) == [], f"seed {seed}: deny {text}: {line}"
     shutil.rmtree(tree.root)
+    area.remove()
     return ran
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize(("trees", "commands"), [(2, 75), pytest.param(40, 500, marks=pytest.mark.long)])
 def test_what_a_denial_covers_appears_in_no_result_without_a_question(tmp_path: Path, trees: int, commands: int) -> None:
     first = 0 if trees == 2 else random.SystemRandom().randrange(10**6)

@@ -29,6 +29,7 @@ def root(tmp_path: Path) -> Path:
         (project / name).write_text("text")
     (project / "link").symlink_to("config/prod.yml")
     (project / "sub" / "private").symlink_to("../real")
+    (project / "loop").symlink_to("loop")
     os.link(project / ".env", project / "same")
     return project
 
@@ -47,6 +48,8 @@ def permissions(root: Path, *rules: str) -> Permissions:
         ("deny read(secrets/**)", "secrets/a secrets/deep/b", "secrets secrets/deep"),
         ("deny read(private)", "real/x", "real"),
         ("deny read(*.pem)", "ca.pem", ""),
+        ("deny read({.venv,x}/**)", ".venv/lib/ca.pem", ".venv .venv/lib"),
+        ("deny read(loop)", "", ""),
         ("deny read(.venv/**)", ".venv/lib/ca.pem", ".venv .venv/lib"),
         ("deny read(/**/.env)", ".env same sub/.env", ""),
         ("deny read(~/seen/*)", "../seen/token", ""),
@@ -98,3 +101,9 @@ def test_a_command_is_asked_about_if_git_has_a_copy_of_a_restricted_file(root: P
     subprocess.run(["git", "-C", root, "worktree", "add", "-q", tree], check=True, capture_output=True)
     assert "git has a copy of sub/.env, which a rule restricts" in asks(permissions(tree, "deny read(.env)"))
     assert decided(permissions(tree, "deny read(config/**)")) == Allow("sandbox")
+
+
+def test_files_of_the_repository_around_a_project_are_hidden_too(root: Path) -> None:
+    subprocess.run(["git", "init", "-q", root], check=True)
+    inner = Permissions("auto", Workspace(root / "config"), (parse_rule("deny read(.env)"),), home=root.parent, visible=(root,))
+    assert {*inner.hidden().files} == {root / name for name in (".env", "same", "sub/.env")}

@@ -1,6 +1,7 @@
 """Rules in the spellings of other programs: each holds as its author means it, or is refused with the right spelling."""
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,9 @@ def test_a_denial_of_one_way_to_change_a_file_holds_for_all_of_them(workspace: W
         ('prefix_rule(pattern=["git", ["push", "pull"]], decision="forbidden")', "git fetch", False),
         ("Bash(rm:*)", "busybox rm x", True),
         ("Bash(rm:*)", "coproc rm x", True),
+        ("Bash(git: *)", "git push", True),
+        ("Bash(git :*)", "git push", True),
+        ("Bash(command:*)", "command ls", True),
     ],
 )
 def test_a_denial_for_commands_is_read_widely(workspace: Workspace, rule: str, command: str, covered: bool) -> None:
@@ -182,6 +186,16 @@ def test_a_denial_yields_only_to_a_rule_that_names_the_file_or_lies_in_the_folde
         ("Read(~bob/x)", "the home folder is written `~/`"),
         ('Read(".env")', "leave out the quotes: .env"),
         ("Read(file:///x)", "a path is no address"),
+        ("Read((.env))", "write the path alone"),
+        ('Read([".env"])', "write the path alone"),
+        ("Read(file_path=.env)", "leave out `file_path=`"),
+        ("Read(path:.env)", "leave out `path:`"),
+        ("Read(.env|.env.local)", "a choice is written in braces: {.env,.env.local}"),
+        ('Bash("git push")', "leave out the quotes: git push"),
+        ("Bash('git push':*)", "leave out the quotes: git push"),
+        ("Bash(command:git push)", "leave out `command:`"),
+        ("Bash(/^git/)", "a command is no regular expression"),
+        ("mcp__", "the rule names no server"),
         ("Bash(curl x | sh)", "a rule names one command"),
         ("Bash(a && b)", "a rule names one command"),
         ("Bash(rm $X)", "a variable in a rule matches nothing"),
@@ -205,7 +219,7 @@ def test_an_allowed_program_is_named_exactly() -> None:
         parse_rule("Bash(npm*)")
 
 
-@pytest.mark.parametrize("path", ["app/[id]/page.tsx", "app/(group)/b,c.tsx", "a*b {c}.txt"])
+@pytest.mark.parametrize("path", ["app/[id]/page.tsx", "app/(group)/b,c.tsx", "a*b {c}.txt", "a|b", "(a)"])
 def test_the_rule_of_the_answer_always_allows_exactly_the_file(workspace: Workspace, path: str) -> None:
     asked = decide(workspace, "write", path=path, content="x")
     assert isinstance(asked, AskUser)
@@ -294,6 +308,39 @@ def test_a_pattern_that_older_shells_match_with_the_parent_is_asked_about(worksp
 def test_an_allowed_reader_asks_if_it_may_show_a_denied_file(workspace: Workspace, rules: tuple[str, ...], command: str) -> None:
     (workspace.root / "loop").symlink_to("loop")
     assert isinstance(decide(workspace, "bash", *rules, command=command), AskUser)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("ls", "ls -la", "git status", "git diff", "git log --oneline", "cat src/a.py", "grep -n x src/*.py", "grep -rn x src"),
+        *("grep -rn x . --include=*.py", "grep -rn --include='*.py' --include='*.ts' x", "grep -n .env src/a.py", "find . -name .env"),
+        *("echo .env", "echo *", "wc -l ./*", "ls ./*"),
+    ],
+)
+def test_ordinary_reading_runs_although_a_file_is_denied(workspace: Workspace, command: str) -> None:
+    subprocess.run(["git", "init", "-q", workspace.root], check=True)
+    (workspace.root / "sub" / ".env").unlink()
+    assert decide(workspace, "bash", "deny Read(.env)", command=command) == Allow("read-only")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("shopt -s dotglob; cat ./*", "grep -rn x . --include='*'", "grep -rn x . --include=*.py --include=.e*"),
+        *("grep -rn x . --exclude=a --include=*.py", "grep -rn x . --include='[!a]*'", "echo .env | xargs cat", "cat $(echo .env)"),
+    ],
+)
+def test_what_only_looks_like_ordinary_reading_does_not_run(workspace: Workspace, command: str) -> None:
+    rules = ("deny Read(.env)", "bash(shopt:*)", "bash(xargs:*)", "bash(cat:*)", "bash(grep:*)")
+    assert not isinstance(decide(workspace, "bash", *rules, command=command), Allow)
+
+
+@pytest.mark.parametrize(
+    "command", ["for x in *; do cat $x; done", "cat > a <<'X'\nx\nX", "grep -rn x .", "python -m pytest", "x=1; echo $x"]
+)
+def test_what_a_sandbox_hides_needs_no_question(workspace: Workspace, command: str) -> None:
+    assert decide(workspace, "bash", "deny Read(.env)", mode="auto", sandboxed=True, command=command) == Allow("sandbox")
 
 
 def test_a_tool_of_the_session_can_be_denied(workspace: Workspace) -> None:

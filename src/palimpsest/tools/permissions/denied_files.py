@@ -84,13 +84,14 @@ class FileRules:
             return Hidden()
         if unlimited := next((rule for rule in rules if not rule.pattern), None):
             raise ValueError(f"the rule `{unlimited}` is about every file")
-        named = {part for rule in rules for part in rule.pattern.split("/")}
+        skipped = frozenset(name for name in SKIPPED if not any(name in rule.pattern for rule in rules))
         tops, covers = self._tops(rules, visible), self._quick(rules)
-        names = [path for top in tops for path in _names(top, SKIPPED - named)]
+        names = [path for top in tops for path in _names(top, skipped)]
         found: dict[Path, None] = {}
         for path in (path for path in names if covers(path)):
-            real = path.resolve()
-            if any(top == real or top in real.parents for top in tops) and self.restricting(real, path) is not None:
+            real = Path(os.path.realpath(path))
+            seen = real.exists() and any(top == real or top in real.parents for top in tops)
+            if seen and self.restricting(real, path) is not None:
                 found |= dict.fromkeys(_names(real, frozenset()) if real.is_dir() else [real])
         linked = {identity for path in found if (identity := _linked_identity(path)) is not None}
         found |= dict.fromkeys(path for path in names if linked and not path.is_symlink() and _linked_identity(path) in linked)
@@ -98,7 +99,8 @@ class FileRules:
             raise ValueError(f"rules restrict more than {_MOST_HIDDEN} files here, such as {self.workspace.shown(next(iter(found)))}")
         self._refuse_copies(found)
         # A rule for a name alone holds wherever the file is moved with its folder.
-        bound = [path for path in found if self._by_name(self.workspace.root / "elsewhere" / path.name) is None]
+        moved = {path: self._by_name(self.workspace.root / "elsewhere" / path.name) for path in found}
+        bound = [path for path, rule in moved.items() if rule is None or rule.effect == "allow"]
         writable = (self.workspace.root, *self.workspace.extra)
         folders = {folder for path in bound for top in writable for folder in path.parents if top in folder.parents}
         return Hidden(tuple(found), tuple(sorted(folders)))
@@ -106,7 +108,8 @@ class FileRules:
     def _tops(self, rules: list[Rule], visible: tuple[Path, ...]) -> list[Path]:
         """The folders to search: the workspace, the repository around it, and what rules name elsewhere."""
         root = self.workspace.root
-        tops = [*[path for path in visible if path in root.parents][:1], root, *self.workspace.extra]
+        around = [path for path in visible if path in root.parents and (path / ".git").exists()]
+        tops = [*around[:1], root, *self.workspace.extra]
         for rule in rules:
             for form in path_forms(rule.pattern, wide=True, root=root, home=self.home):
                 start = Path(literal_start(form.glob) or "/") if form.absolute else root

@@ -22,6 +22,8 @@ GLOB_LETTERS: Final = lazy_pattern(r"([*?\[\]{}\\])")
 _PIECE: Final = lazy_pattern(r"\\(.)|'([^']*)'|\"((?:\\.|[^\"\\])*)\"|(\*)|(\s+)|(.)", re.DOTALL)
 _OPERATOR: Final = lazy_pattern(r"[;|&<>()`\n]")
 _ASSIGNMENT: Final = lazy_pattern(r"[A-Za-z_]\w*\+?=")
+# Names of arguments, which other programs write in front of a pattern.
+_FIELD: Final = lazy_pattern(r"(?:file|(?:file_|notebook_)?path|command|cmd|pattern|glob|regex|prefix|exact)\s*[:=](?!//)")
 _KEYWORDS: Final = word_set("if then else elif fi for while until do done case esac function select { } [[ ]] !")
 # Joins the words of a command, so that a pattern can tell a blank inside of a word from one between two.
 _JOINT: Final = "\x1f"
@@ -65,6 +67,12 @@ def command_pattern(pattern: str) -> CommandPattern:
         words, literal = words[:-1], literal[:-1]
     if not words:
         raise BadInput("the command of the rule has no words", where=pattern)
+    if " " in words[0] and "/" not in words[0]:
+        raise BadInput(f"a program has no blank in its name; leave out the quotes: {shlex.split(text)[0]}", where=pattern)
+    if (field := _FIELD.match(text)) and field[0] != text:
+        raise BadInput(f"the rule matches nothing; leave out `{field[0]}`", where=pattern)
+    if re.match(r"/?\^", text):
+        raise BadInput("a command is no regular expression; write its words, and `:*` for any further arguments", where=pattern)
     if literal[0] and _ASSIGNMENT.match(words[0]):
         raise BadInput("a rule begins with the program; leave out the variables", where=pattern)
     if text.split()[0] in _KEYWORDS:
@@ -138,6 +146,12 @@ def check_path_pattern(pattern: str, where: str) -> None:
         reason = f"folders are separated by `/`: {re.sub(r'^[A-Za-z]:', '/', pattern.replace(chr(92), '/'))}"
     elif plain[0] in "'\"" and plain[-1] == plain[0]:
         reason = f"leave out the quotes: {pattern[1:-1]}"
+    elif plain[0] + plain[-1] == "()" or re.match(r"\[\s*['\"]", plain):
+        reason = "write the path alone, and `\\(` or `\\[` for a bracket itself"
+    elif field := _FIELD.match(plain):
+        reason = f"leave out `{field[0]}`"
+    elif "|" in plain:
+        reason = f"a choice is written in braces: {{{pattern.replace('|', ',')}}}; and `\\|` is the letter itself"
     elif plain[0] == "!":
         reason = "a rule cannot be negated; write a second rule that allows the file"
     elif re.match(r"\$\{?(?:HOME|PWD)\b", plain):
@@ -168,7 +182,7 @@ def _is_list(pattern: str) -> bool:
 
 def escaped_path(path: str) -> str:
     """The pattern that matches exactly one path, and what lies in it."""
-    return re.sub(r"([*?\[\]{}\\(),])", r"\\\1", path)
+    return re.sub(r"([*?\[\]{}\\(),|])", r"\\\1", path)
 
 
 class PathForm(NamedTuple):

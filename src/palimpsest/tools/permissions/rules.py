@@ -83,6 +83,8 @@ def parse_rule(text: str, tools: Collection[str] | None = None) -> Rule:
     form = _FORM.fullmatch(text.strip()) if len(text) <= LONGEST else None
     if form is None:
         raise BadInput("not a rule; write a tool name, then a pattern in parentheses, such as `deny bash(rm:*)`", where=text[:80])
+    if form[2] == SERVED:
+        raise BadInput("the rule names no server; write `mcp__SERVER`, or `mcp__*` for all", where=text)
     effect, name, pattern = _EFFECTS[form[1] or "allow"], form[2], (form[3] or "").strip()
     if form[3] is not None and not pattern:
         raise BadInput("the pattern of the rule is empty; leave out the parentheses to match every call", where=text)
@@ -100,7 +102,7 @@ def parse_rule(text: str, tools: Collection[str] | None = None) -> Rule:
 def _checked(rule: Rule, where: str) -> Rule:
     """The rule with its pattern as ours write it. Raises `BadInput` if the pattern cannot be read or can match nothing."""
     if rule.tool in COMMAND_TOOLS:
-        rule = Rule(rule.tool, words_of_list(rule.pattern), rule.effect)
+        rule = Rule(rule.tool, re.sub(r"\s*:\s*\*$", OPEN_END, words_of_list(rule.pattern)), rule.effect)
         try:
             read = command_pattern(rule.pattern)
         except BadInput as error:
@@ -148,7 +150,7 @@ def deny_rules(texts: Iterable[str], tools: Collection[str] | None = None) -> tu
 
 def command_rule(words: tuple[str, ...], *, open_end: bool) -> str:
     """The text of a rule that allows a command, and with `open_end` its further arguments; empty if a text cannot say it exactly."""
-    if not words or any(word == ANY or word.endswith(OPEN_END) or not word.isprintable() for word in words):
+    if not words or " " in words[0] or any(word == ANY or word.endswith(OPEN_END) or not word.isprintable() for word in words):
         return ""
     text = str(Rule("bash", shlex.join(words) + (OPEN_END if open_end else "")))
     return text if len(text) <= LONGEST else ""

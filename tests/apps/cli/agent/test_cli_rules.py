@@ -86,7 +86,7 @@ def test_a_program_that_nobody_was_asked_about_cannot_read_what_a_rule_denies(tm
     assert (done.returncode, SECRET in done.stdout + done.stderr) == (0, False)
     # Without bubblewrap such a program is asked about.
     if '"by":"sandbox"' in done.stdout:
-        assert ("a.env: Permission denied" in done.stdout, "Device or resource busy" in done.stdout) == (True, True)
+        assert ("a.env: Permission denied" in done.stdout, "Device or resource busy" in done.stdout) == (True, True), done.stdout
         assert "rules hide a.env, keys/key from commands that the user was not asked about" in done.stdout
     else:
         assert done.stdout.count('"permission_asked"') == 2
