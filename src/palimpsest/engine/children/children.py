@@ -15,7 +15,7 @@ from palimpsest.core.projections.children import RUNNING, ChildRecord
 from palimpsest.engine.agent import Agent, Approve
 from palimpsest.engine.children.child import Child, Opening
 from palimpsest.engine.children.context import FamilyContext
-from palimpsest.engine.children.costs import recorded_spending
+from palimpsest.engine.children.costs import ChildAccounts, recorded_spending
 from palimpsest.engine.children.reports import (
     CANCELLED,
     CLOSED,
@@ -62,7 +62,7 @@ class ChildAgents:
 
     def __init__(self, agent: Agent, home: AnyHome, tree: AgentTree, equip: EquipChild) -> None:
         self._agent = agent
-        self._home = home
+        self._home, self._accounts = home, ChildAccounts(home)
         self._tree = tree
         self._roles = tree.roles
         self._equip = equip
@@ -119,7 +119,7 @@ class ChildAgents:
 
     def spent(self) -> dict[str, Spent]:
         """What each sub-agent and those below it have spent so far, by session."""
-        found = self._agent.recorded_children.spent(self._agent.session.log)
+        found = self._accounts.spent(self._agent.session.log)
         for child in self._known.values():
             if child.agent is not None and child.session in found:
                 own = child.agent.session
