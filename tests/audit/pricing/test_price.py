@@ -147,7 +147,6 @@ def test_pa_08_the_price_recorded_with_an_edit_of_a_session_is_what_a_till_bills
     assert isinstance(edited.body, ViewEdited)
     # Both round a size only after it is summed, so that they differ by less than a token.
     token = (prices.cache_write or prices.input) / MILLION
-    assert edited.body.price_usd == pytest.approx(
-        simulated_cost(then, prices).total - simulated_cost(now, prices).total, rel=1e-9, abs=token
-    )
+    usd = simulated_cost(then, prices).total - simulated_cost(now, prices).total
+    assert edited.body.price_usd == pytest.approx(usd, rel=1e-9, abs=token)
     assert abs(edited.body.price_usd or 0.0) > 100 * token
