@@ -164,7 +164,7 @@ def test_the_process_of_an_editor_says_what_pal_sessions_says(pal: Pal, tmp_path
     for session, bodies in {"known": bodies_of(), "unknown": bodies_of(UNKNOWN), "family": bodies_of(child)}.items():
         write(pal, session, bodies)
     write(pal, "kid", bodies_of(), EventRef("family", 1))
-    requests = [("initialize", {"protocolVersion": 1})]
+    requests: list[tuple[str, dict[str, object]]] = [("initialize", {"protocolVersion": 1})]
     requests += [("session/load", {"sessionId": name, "cwd": str(tmp_path), "mcpServers": []}) for name in ("known", "unknown", "family")]
     lines = [{"jsonrpc": "2.0", "id": number, "method": method, "params": params} for number, (method, params) in enumerate(requests)]
     with subprocess.Popen(
