@@ -20,7 +20,8 @@ def main() -> None:
     book, spent = PriceBook(), FREE
     for spending in log.ledger.spendings:
         bill = book.bill(spending)
-        assert bill is not None, f"no price is known for {spending.model}"
+        if bill is None:
+            raise SystemExit(f"no price is known for {spending.model}")
         spent += bill
     for part, dollars in spent.parts().items():
         print(f"{part:>16} ${dollars:.4f}")
