@@ -1,8 +1,11 @@
 """What a session cost, by model and by part, and what it would have cost on other cards."""
 
-from palimpsest import Home, ModelReplied, Text, UserSaid, card, cost
+from msgspec.structs import replace
+
+from palimpsest import Home, ModelReplied, Text, UserSaid
 from palimpsest.core.events import CallStarted, Usage
 from palimpsest.core.log.undo import rewind
+from palimpsest.wire.models.prices import FREE, PriceBook
 
 
 def main() -> None:
@@ -14,11 +17,17 @@ def main() -> None:
         log.append(ModelReplied((Text("done", "assistant"),), call=call.seq, usage=usage))
     rewind(log, 3)  # money that was spent on a branch stays spent
 
-    spent = cost(log.ledger.usage, card("claude-sonnet-4-5"))
+    book, spent = PriceBook(), FREE
+    for spending in log.ledger.spendings:
+        bill = book.bill(spending)
+        if bill is None:
+            raise SystemExit(f"no price is known for {spending.model}")
+        spent += bill
     for part, dollars in spent.parts().items():
         print(f"{part:>16} ${dollars:.4f}")
     for name in ("claude-opus-4-5", "claude-haiku-4-5"):
-        print(f"on {name}: ${cost(log.ledger.usage, card(name)).total:.4f}")
+        usd = book.usd(replace(spending, model=name, asked=name) for spending in log.ledger.spendings)
+        print(f"on {name}: ${usd:.4f}")
     print(f"total of {log.ledger.calls} calls: ${spent.total:.4f}")
 
 

@@ -8,7 +8,7 @@ from palimpsest.apps.gateway.given import RequestBlocks, RequestReader
 from palimpsest.audit.pricing.bill import EMPTY_CACHE, CacheContents, Prompt, bill, cache_rules
 from palimpsest.core.events import Usage
 from palimpsest.wire.models.cards import card
-from palimpsest.wire.models.prices import cost
+from palimpsest.wire.models.prices import simulated_cost
 from palimpsest.wire.request import MAX_BREAKPOINTS
 
 # Milliseconds between two requests: far below the lifetime of a cache entry, and the same in every run.
@@ -38,6 +38,6 @@ class SimulatedBill:
         found = bill(prompt, self._contents, self._now, self._rules, tuple(billed.breakpoints)[-MAX_BREAKPOINTS:])
         self._contents = found.contents
         usage = msgspec.structs.replace(found.usage, output=REPLY_TOKENS)
-        self.usd += cost(usage, self._card).total
+        self.usd += simulated_cost(usage, self._card).total
         self.tokens += prompt.tokens
         return usage

@@ -18,7 +18,6 @@ from palimpsest.core.policy import Job
 from palimpsest.core.ports import Provider, StateSlot
 from palimpsest.core.situation import CacheAccount, JobMoment
 from palimpsest.engine.calls.moments import resumed, switch
-from palimpsest.engine.children.costs import RecordedChildren
 from palimpsest.engine.environment import Environment
 from palimpsest.engine.hooks.hook import Hook
 from palimpsest.engine.jobs.runner import Jobs, distinct_jobs
@@ -27,7 +26,7 @@ from palimpsest.engine.loop.context import ContextStating, NoContext
 from palimpsest.engine.loop.ending import uncancelled
 from palimpsest.engine.loop.feed import Feed, Piece
 from palimpsest.engine.loop.hooked import SessionHooks
-from palimpsest.engine.loop.limits import NO_LIMITS, NOTHING, Limits, Spent, TurnMeter, session_usd
+from palimpsest.engine.loop.limits import NO_LIMITS, NOTHING, Limits, Spent, TurnMeter, recorded_children, session_usd
 from palimpsest.engine.loop.queued_input import NoRecall, Recalling
 from palimpsest.engine.loop.tool_calls import Toolbox, allow_all, no_approver
 from palimpsest.engine.loop.turn import Loop, run_turn
@@ -154,7 +153,6 @@ class Agent:
         environment = Environment(*stores, cards=cards, look=look, provider=_providers(provider, self.resources), earlier=earlier)
         first = resume or opened or SessionOpened(new_id(home), cwd=str(root))
         self.session, self._home = _opened_session(first, way, known, environment), home
-        self.recorded_children = RecordedChildren(home)
         # A session in which nothing was said is not kept, unless another program has its id.
         self.drops_blank = not resume
         self._is_resumed = bool(resume)
@@ -282,7 +280,7 @@ class Agent:
 
     def spent_by_child(self) -> Mapping[str, Spent]:
         """What each sub-agent of this session and those below it have spent so far, by session."""
-        return self.recorded_children.spent(self.session.log) if self.children is None else self.children.spent()
+        return recorded_children(self.session.log) if self.children is None else self.children.spent()
 
     def children_spent(self) -> Spent:
         """What the sub-agents of this session have spent so far, those below them included."""

@@ -10,7 +10,7 @@ from palimpsest.audit.pricing.bill import EMPTY_CACHE, Block, Breakpoint, CacheC
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Usage
 from palimpsest.wire.models.cards import card
-from palimpsest.wire.models.prices import cost
+from palimpsest.wire.models.prices import simulated_cost
 
 BREAKPOINTS = CacheRules("breakpoints", 1_024)
 AUTOMATIC = CacheRules("automatic", 1_024)
@@ -244,7 +244,7 @@ def test_more_than_four_breakpoints_are_refused() -> None:
     ],
 )
 def test_a_bill_costs_what_the_card_says(model: str, usage: Usage, dollars: float) -> None:
-    assert cost(usage, prices_of(card(model).prices)).total == pytest.approx(dollars)
+    assert simulated_cost(usage, prices_of(card(model).prices)).total == pytest.approx(dollars)
 
 
 words = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 900)), min_size=1, max_size=30)

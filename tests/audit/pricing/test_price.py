@@ -22,7 +22,7 @@ from palimpsest.profiles.profile import Profile
 from palimpsest.wire.encode import encode
 from palimpsest.wire.encoding.breakpoints import with_anchors
 from palimpsest.wire.models.cards import card
-from palimpsest.wire.models.prices import cost
+from palimpsest.wire.models.prices import simulated_cost
 
 CALL, RESULT = used(2, "Bash", '{"command":"ls"}', 30_020)
 # 40k before the result, 98k up to the last tail, 2k since.
@@ -147,5 +147,6 @@ def test_pa_08_the_price_recorded_with_an_edit_of_a_session_is_what_a_till_bills
     assert isinstance(edited.body, ViewEdited)
     # Both round a size only after it is summed, so that they differ by less than a token.
     token = (prices.cache_write or prices.input) / MILLION
-    assert edited.body.price_usd == pytest.approx(cost(then, prices).total - cost(now, prices).total, rel=1e-9, abs=token)
+    usd = simulated_cost(then, prices).total - simulated_cost(now, prices).total
+    assert edited.body.price_usd == pytest.approx(usd, rel=1e-9, abs=token)
     assert abs(edited.body.price_usd or 0.0) > 100 * token

@@ -71,7 +71,7 @@ def test_tools_are_a_list_of_any_form(tools: str, expected: set[str] | None) -> 
         ("---\nname: ../x\ndescription: x\n---\n", "its name may have letters"),
         ("---\ndescription: x\nmode: root\n---\n", "its mode must be one of"),
         ("---\ndescription: x\nmax_turns: many\n---\n", "its max_turns is no number"),
-        ("---\ndescription: x\nmax_usd: -1\n---\n", "the limit usd must be more than 0"),
+        ("---\ndescription: x\nmax_usd: -1\n---\n", "the limit usd must be a number above 0"),
         ("---\ndescription: x\nmax_turns: nan\n---\n", "its max_turns is no number"),
         ("---\ndescription: x\nmax_seconds: inf\n---\n", "its max_seconds is no number"),
     ],

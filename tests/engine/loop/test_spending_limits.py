@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 from families import Family, spawn, wait
@@ -169,6 +170,6 @@ def test_a_hook_that_lets_a_finished_turn_go_on_does_not_lift_its_limits(limits:
 
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), "5"])
 @pytest.mark.parametrize("name", ["usd", "tokens", "calls", "seconds"])
-def test_a_limit_that_is_no_number_above_zero_is_refused(name: str, value: float) -> None:
+def test_a_limit_that_is_no_number_above_zero_is_refused(name: str, value: Any) -> None:
     with pytest.raises(BadInput, match=f"the limit {name} must be a number above 0"):
         Limits(**{name: value})

@@ -18,7 +18,7 @@ from palimpsest.lab.outcome import (
     WindowShare,
 )
 from palimpsest.wire.models.cards import card
-from palimpsest.wire.models.prices import cost
+from palimpsest.wire.models.prices import simulated_cost
 
 CARD = "claude-sonnet-4-5"
 BEGAN = 1_932_800_400_000
@@ -84,7 +84,7 @@ def comparison(sessions: int = 1, calls: int = 120, cards: tuple[str, ...] = (CA
 
 def _called(moment: tuple[int, int], purpose: Purpose, size: int, cached: int, output: int) -> BilledCall:
     usage = Usage(3, min(cached, size), max(0, size - cached - 3), output=output)
-    return BilledCall(*moment, purpose, usage, cost(usage, card(CARD)))
+    return BilledCall(*moment, purpose, usage, simulated_cost(usage, card(CARD)))
 
 
 def _edited(moment: tuple[int, int], kind: EditKind, by: str, sizes: tuple[int, int], survival: SurvivalShares | None) -> ReplayedEdit:

@@ -11,7 +11,7 @@ from palimpsest.core.format.texts import whole_number
 from palimpsest.core.items import Value
 from palimpsest.core.log.log import Log
 from palimpsest.core.projections.children import RUNNING, ChildRecord
-from palimpsest.engine.loop.limits import Spent
+from palimpsest.engine.loop.limits import Spent, recorded_children
 from palimpsest.stores.home import AnyHome
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.models.prices import PriceBook, total_usd
@@ -84,33 +84,23 @@ def child_state(child: ChildRecord, *, is_open: bool) -> str:
     return UNKNOWN if child.status == RUNNING and child.depth > 0 and not is_open else child.status
 
 
-def child_spent(home: AnyHome, child: ChildRecord) -> Spent:
-    """What a sub-agent and those below it had spent when its end was recorded.
-
-    Dollars that the record does not know are read from the files, and so are those of version 0.2, which wrote 0 for unknown ones.
-    """
-    tokens = child.usage.total + child.children_tokens
-    if child.cost_usd and (child.children_usd or not child.children_tokens):
-        return Spent(tokens, child.total_usd)
-    if not tokens and child.total_usd is not None:
-        return Spent(0, child.total_usd)
-    spent = recorded_spending(home, child.session)
-    return Spent(tokens, total_usd((spent.usd, spent.children_usd)))
-
-
-class RecordedChildren:
-    """What the sub-agents of a session had spent when their ends were recorded; what is read from files is read once."""
+class ChildAccounts:
+    """What the sub-agents of a session had spent when their ends were recorded; dollars that a record lacks are read from files, once."""
 
     def __init__(self, home: AnyHome) -> None:
         self._home = home
-        self._known: dict[tuple[str, int | None], Spent] = {}
+        self._read: dict[tuple[str, int | None], float | None] = {}
 
     def spent(self, log: Log) -> dict[str, Spent]:
         """What each sub-agent and those below it had spent, by session."""
-        for child in log.children:
-            if (child.session, child.ended) not in self._known:
-                self._known[child.session, child.ended] = child_spent(self._home, child)
-        return {child.session: self._known[child.session, child.ended] for child in log.children}
+        found, ends = recorded_children(log), {child.session: child.ended for child in log.children}
+        return {name: each if each.usd is not None else Spent(each.tokens, self._usd(name, ends[name])) for name, each in found.items()}
+
+    def _usd(self, session: str, ended: int | None) -> float | None:
+        if (session, ended) not in self._read:
+            spent = recorded_spending(self._home, session)
+            self._read[session, ended] = total_usd((spent.usd, spent.children_usd))
+        return self._read[session, ended]
 
 
 def recorded_spending(home: AnyHome, session: str) -> FamilySpending:

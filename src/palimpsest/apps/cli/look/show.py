@@ -23,7 +23,7 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.projections.children import RUNNING
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.view import View, shown
-from palimpsest.engine.children.costs import child_spent, child_state, recorded_spending
+from palimpsest.engine.children.costs import ChildAccounts, child_state, recorded_spending
 from palimpsest.wire.encoding.media import NotedFetch
 from palimpsest.wire.models.cards import WireName
 from palimpsest.wire.models.prices import total_usd
@@ -81,13 +81,13 @@ def print_family(screen: Console, home: AnyHome, location: SessionLocation, log:
         name, role = opened.meta.get("nickname", ""), opened.meta.get("role", "")
         screen.print(Text(plain(f"sub-agent {_called(name, role)} of session {opened.opener.session}")), soft_wrap=True)
     is_open = bool(children) and location.store.has_writer(log.session)
+    spent = ChildAccounts(home).spent(log)
     for child in children[:_CHILDREN]:
         state = child_state(child, is_open=is_open)
+        usd = spent[child.session].usd
         if child.status == RUNNING:
-            spent = recorded_spending(home, child.session)
-            usd = total_usd((spent.usd, spent.children_usd))
-        else:
-            usd = child_spent(home, child).usd
+            recorded = recorded_spending(home, child.session)
+            usd = total_usd((recorded.usd, recorded.children_usd))
         price = "-" if usd == 0 and not child.depth else cost_text(usd)
         screen.print(
             Text(plain(f"sub-agent {_called(child.nickname, child.role)}: {state}, {price}, session {child.session}")), soft_wrap=True
