@@ -248,7 +248,7 @@ def test_a_prompt_carries_mentions_attached_files_and_images(desk: Desk) -> None
         said = desk.bodies(session, UserSaid)
         assert len(said) == 1
         text, attached, image = said[0].parts
-        assert (text, attached) == (Text("compare @a.py with @b.py"), Text("Attached file b.py:\n\nunsaved = True\n"))
+        assert (text, attached) == (Text("compare @a.py with @b.py"), Text("Attached file b.py:\n\nunsaved = True\n", attached=True))
         assert isinstance(image, Image)
         assert Home(desk.folder / "home").blobs.get(image.blob) == png()
 

@@ -259,7 +259,10 @@ def test_a_prompt_of_a_server_becomes_the_message_of_the_user(tmp_path: Path) ->
     configure(tmp_path, normal=mcp_server.command("normal"))
     done = session(tmp_path, Scripted("reviewed"), "/mcp__normal__review a.py speed")
     (said,) = done.bodies(UserSaid)
-    assert said.parts == (Text("The prompt review of the MCP server normal, which I inserted:"), Text("Review a.py for speed."))
+    assert said.parts == (
+        Text("The prompt review of the MCP server normal, which I inserted:", attached=True),
+        Text("Review a.py for speed.", attached=True),
+    )
     with pytest.raises(BadInput, match="there is no prompt /mcp__normal__nothing"):
         session(tmp_path, Scripted("never"), "/mcp__normal__nothing")
 
