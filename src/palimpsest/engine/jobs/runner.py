@@ -83,7 +83,7 @@ class Jobs:
         try:
             await idle(self._session)
         except PalimpsestError as error:
-            # Nobody waits for it; the next turn meets the same problem, and says so.
+            # No caller waits for it; the next turn meets the same problem, and says so.
             with suppress(PalimpsestError):
                 self._session.log.append(Failed("idle", error.kind, error.message))
 

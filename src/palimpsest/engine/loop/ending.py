@@ -37,7 +37,7 @@ WRITTEN_CALL: Final = "written_call"
 """The stop reason of a turn whose model writes a call as text, which no tool runs."""
 TOLD_AT: Final = 4
 STOPPED_AT: Final = 6
-"""Equal rounds of calls in a row after which the model is told, and after which the turn ends."""
+"""Equal rounds of calls in a row after which a statement tells the model so, and after which the turn ends."""
 _LONGEST_ROUND: Final = 8
 _ASK_AGAIN: Final = "Your last reply was empty. Answer the user, or call a tool."
 _NOT_A_CALL: Final = (
@@ -71,7 +71,7 @@ class _Round(NamedTuple):
 class Progress:
     """Watches whether a turn gets anywhere: by equal rounds of calls, empty replies, and calls that are written as text.
 
-    Each is told to the model once before the turn ends for it. Calls that the user was asked about and allowed are no repetition.
+    A statement tells the model of each once before the turn ends for it. Calls that the user was asked about and allowed are no repetition.
     """
 
     def __init__(self, session: Session, tools: Mapping[str, AgentTool]) -> None:

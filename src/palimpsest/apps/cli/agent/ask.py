@@ -52,7 +52,7 @@ _CODES: Final = {
 }
 # Bytes of standard input or of one attached file.
 _LARGEST: Final = 4 * 1024 * 1024
-# Seconds after which the user is told that standard input is awaited.
+# Seconds after which a line says that standard input is awaited.
 _PATIENCE_S: Final = 1.0
 _CHUNK: Final = 64 * 1024
 _IMAGES: Final = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
