@@ -8,8 +8,8 @@ from palimpsest.audit.pricing.metering import Metering
 from palimpsest.audit.pricing.pauses import AccountProjection
 from palimpsest.audit.pricing.price import RentProjection
 from palimpsest.audit.tools.calls import Action
+from palimpsest.audit.tools.working_state import WorkingProjection
 from palimpsest.audit.uses import UsesProjection
-from palimpsest.audit.working_state import WorkingProjection
 from palimpsest.core.items import Content, ToolResult
 from palimpsest.core.projections.projection import Projection, Views
 from palimpsest.core.situation import PARTS, Card

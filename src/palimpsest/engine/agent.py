@@ -35,8 +35,8 @@ from palimpsest.profiles.profile import Profile
 from palimpsest.stores.home import AnyHome, Home, new_id, remove
 from palimpsest.stores.result_files import WorkTree
 from palimpsest.tools.files.confined import confined_writer
-from palimpsest.tools.functions import tool_from
-from palimpsest.tools.permissions.decision import Approval, Decision
+from palimpsest.tools.functions import tools_by_name
+from palimpsest.tools.permissions.decision import AgentMode, Approval, Decision
 from palimpsest.tools.tool import AgentTool
 from palimpsest.tools.workspace import Workspace
 from palimpsest.wire.models.cards import ModelCard, card
@@ -73,19 +73,6 @@ class SubAgents(Protocol):
 
     async def interrupt(self) -> None:
         """End the turns of all of them, and of those below them."""
-        ...
-
-
-class AgentMode(Protocol):
-    """The mode of an agent: what it may do without a question."""
-
-    @property
-    def current(self) -> str:
-        """The mode that decides about the next tool call."""
-        ...
-
-    def change(self, mode: str) -> None:
-        """Decide by another mode from the next tool call on. Raises `BadInput` if there is no such mode."""
         ...
 
 
@@ -147,15 +134,16 @@ class Agent:
         way = _profile_of(profile)
         root = Path(cwd).resolve()
         # All that can be refused is read before there is a session.
-        by_name, at_moments, declared = _by_name(tools), tuple(hooks), distinct_jobs(way.jobs if jobs is None else jobs)
-        stores, earlier = (home.store, home.blobs, home.clock), partial(_earlier, home.pauses, resume)
-        self.resources, look = AsyncExitStack(), WorkTree(str(root))
-        environment = Environment(*stores, cards=cards, look=look, provider=_providers(provider, self.resources), earlier=earlier)
-        first = resume or opened or SessionOpened(new_id(home), cwd=str(root))
-        self.session, self._home = _opened_session(first, way, known, environment), home
+        by_name, at_moments, declared = tools_by_name(tools), tuple(hooks), distinct_jobs(way.jobs if jobs is None else jobs)
+        self.resources = AsyncExitStack()
+        environment = replace(_environment(home, root, resume), cards=cards, provider=_providers(provider, self.resources))
+        if resume:
+            self.session = Session.resume(resume, way, known, environment, turn_goes_on=True)
+        else:
+            first = opened or SessionOpened(new_id(home), cwd=str(root))
+            self.session = Session.create(first, way, known, environment)
         # A session in which nothing was said is not kept, unless another program has its id.
-        self.drops_blank = not resume
-        self._is_resumed = bool(resume)
+        self._home, self.drops_blank, self._is_resumed = home, not resume, bool(resume)
         try:
             self.hooks = SessionHooks(at_moments, str(root), source="resume" if resume else "startup", since=self.session.log.tip)
             self._place_in(environment)
@@ -168,6 +156,10 @@ class Agent:
         except BaseException:
             self._release()
             raise
+        self._add_parts()
+
+    def _add_parts(self) -> None:
+        """Set what others give to an agent after it was made, as it is without them."""
         self.context: ContextStating = NoContext()
         self.recalling: Recalling = NoRecall()
         # Replaces input that stands for another, such as the name of a prompt of an MCP server.
@@ -358,15 +350,12 @@ class Agent:
                 self.close()
 
 
-def _opened_session(which: str | SessionOpened, profile: Profile, model: ModelCard, environment: Environment) -> Session:
-    """Resume the session of an id, or create the one that is opened by an event."""
-    if isinstance(which, str):
-        return Session.resume(which, profile, model, environment, turn_goes_on=True)
-    return Session.create(which, profile, model, environment)
-
-
 async def _ended(turn: "asyncio.Task[str]") -> None:
     await asyncio.wait((turn,))
+
+
+def _environment(home: AnyHome, root: Path, resume: str) -> Environment:
+    return Environment(home.store, home.blobs, home.clock, look=WorkTree(str(root)), earlier=partial(_earlier, home.pauses, resume))
 
 
 def _earlier(slot: StateSlot, session: str) -> CacheAccount:
@@ -387,17 +376,6 @@ def _job_moment(event: Event) -> JobMoment | None:
             return "replied"
         case _:
             return None
-
-
-def _by_name(tools: Iterable[AgentTool | Callable[..., Any]]) -> dict[str, AgentTool]:
-    """Return the tools by name, functions as tools. Raises `BadInput` if two of them have one name: the model could call only one."""
-    found: dict[str, AgentTool] = {}
-    for given in tools:
-        tool = given if isinstance(given, AgentTool) else tool_from(given)
-        if tool.name in found:
-            raise BadInput(f"two tools are called {tool.name!r}; give one of them another name")
-        found[tool.name] = tool
-    return found
 
 
 def _providers(

@@ -13,7 +13,7 @@ from palimpsest.audit.derived import AuditProjections
 from palimpsest.audit.pricing.bill import FIVE_MINUTES_MS, HOUR_MS
 from palimpsest.audit.pricing.keeping import chosen_lifetime, reserve, room_of, tariff_of
 from palimpsest.audit.tools.calls import declared_classes
-from palimpsest.audit.working_state import KnownFile
+from palimpsest.audit.tools.working_state import KnownFile
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Event, ModeChanged, ModelSwitched, Pinned, ProfileChanged, SessionOpened, ToolsOffered
 from palimpsest.core.log.log import Log

@@ -182,3 +182,14 @@ def _tools_in(value: object) -> Iterator[AgentTool]:
             yield tool_from(value)
         case _:
             raise BadInput(f"{type(value).__name__} is no tool; an entry point names a function, an AgentTool, or a list of them")
+
+
+def tools_by_name(tools: Iterable[AgentTool | Callable[..., Any]]) -> dict[str, AgentTool]:
+    """Return the tools by name, functions as tools. Raises `BadInput` if two of them have one name: the model could call only one."""
+    found: dict[str, AgentTool] = {}
+    for given in tools:
+        tool = given if isinstance(given, AgentTool) else tool_from(given)
+        if tool.name in found:
+            raise BadInput(f"two tools are called {tool.name!r}; give one of them another name")
+        found[tool.name] = tool
+    return found

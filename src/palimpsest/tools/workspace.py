@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from palimpsest.audit.working_state import KnownFile
+from palimpsest.audit.tools.working_state import KnownFile
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events.tools import SeenFile
 

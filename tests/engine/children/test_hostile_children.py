@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import threading
 from pathlib import Path
 
 import pytest
@@ -307,3 +308,26 @@ def test_a_resumed_parent_cannot_send_to_a_child_that_was_not_opened_again(tmp_p
     session = asyncio.run(first())
     asyncio.run(second(session))
     assert [status for _, status, _ in family.ends(session)] == ["completed", "completed"]
+
+
+def test_a_sub_agent_that_cannot_be_opened_frees_its_nickname_and_one_that_computes_holds_up_no_other(tmp_path: Path) -> None:
+    family, ended = Family(tmp_path), threading.Event()
+
+    async def run() -> None:
+        async with family.agent(children={"Ada": (stalled(),), "Bob": (stalled(),)}) as agent:
+            children = children_of(agent)
+            with pytest.raises(ToolError, match="cannot be opened"):
+                await children.spawn(SpawnRequest("x", nickname="Ada", model="no-such-model"))
+            ada, bob = [await children.spawn(SpawnRequest("x", nickname=name)) for name in ("Ada", "Bob")]
+            assert ada.agent is not None
+            assert bob.agent is not None
+            computing = asyncio.ensure_future(ada.agent.session.environment.offload(ended.wait))
+            try:
+                for other in (bob.agent, agent):
+                    waiting = asyncio.ensure_future(other.session.environment.offload(lambda: None))
+                    assert (await asyncio.wait((waiting,), timeout=20))[0] == {waiting}
+            finally:
+                ended.set()
+            await computing
+
+    asyncio.run(run())

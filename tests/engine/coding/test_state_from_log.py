@@ -153,8 +153,8 @@ def test_interrupt_ends_the_turn_and_raises_the_cancellation_of_its_caller(tmp_p
             turn = asyncio.ensure_future(_last(agent.run("go")))
             await stalled.reached.wait()
             interrupting = asyncio.ensure_future(agent.interrupt())
-            await asyncio.wait((interrupting,), timeout=0)
-            interrupting.cancel()
+            # After it has begun.
+            asyncio.get_running_loop().call_soon(interrupting.cancel)
             await asyncio.wait((interrupting,))
             return interrupting.cancelled(), await turn
 

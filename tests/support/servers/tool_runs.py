@@ -4,7 +4,7 @@ import asyncio
 import json
 from dataclasses import replace
 
-from palimpsest.audit.working_state import KnownFile
+from palimpsest.audit.tools.working_state import KnownFile
 from palimpsest.tools.tool import AgentTool, ToolOutput
 from palimpsest.tools.workspace import Workspace
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from palimpsest.audit.working_state import DIALOGUE_FORK
+from palimpsest.audit.tools.working_state import DIALOGUE_FORK
 from palimpsest.core.edits import Fold, Keep
 from palimpsest.core.events import EventRef, ToolReturned, TurnEnded, ViewEdited
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult

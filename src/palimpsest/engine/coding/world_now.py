@@ -84,7 +84,7 @@ class WorldNow:
         known: dict[str, Any] = {
             "sandbox": "workspace-write" if self._sandbox.confines else "full-access",
             "network": NetworkPolicy(self._settings.network) if self._sandbox.confines else None,
-            "folders": tuple(folder.as_posix() for folder in self._settings.folders),
+            "folders": tuple(folder.as_posix() for folder in self._agent.toolbox.workspace.extra),
             "writable": (self._root.as_posix(), *(folder.as_posix() for folder in self._settings.folders)),
             "tasks": self._tasks.open_lines(),
             "mcp": {} if self.servers is None else self.servers.instructions,

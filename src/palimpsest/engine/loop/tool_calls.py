@@ -95,6 +95,7 @@ async def run_calls(
     If the task is cancelled, running tools are cancelled too; the turn, which knows the reason, answers every call without a result.
     """
     for batch in _batches(toolbox, calls[:most]):
+        check_cancelled()
         await _run_batch(session, toolbox, batch, feed, SessionHooks() if hooks is None else hooks)
     if most is not None and most < len(calls):
         answer_pending(session, "max_tools")
@@ -343,8 +344,18 @@ async def _timed(session: Session, toolbox: Toolbox, tool: AgentTool, call: Tool
 
 def _is_cancelled(error: BaseException) -> bool:
     """Whether an error is the cancellation of the turn, and none that code of another author raised by itself."""
+    return isinstance(error, asyncio.CancelledError) and _must_end()
+
+
+def _must_end() -> bool:
     task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling() > 0)
+    return task is not None and task.cancelling() > 0
+
+
+def check_cancelled() -> None:
+    """Raise the cancellation of the turn, which a tool or a provider of another author may have swallowed."""
+    if _must_end():
+        raise asyncio.CancelledError
 
 
 def _result(call: ToolCall, output: ToolOutput) -> ToolResult:

@@ -18,7 +18,7 @@ from palimpsest.engine.loop.feed import Feed
 from palimpsest.engine.loop.hooked import SessionHooks
 from palimpsest.engine.loop.limits import NO_LIMITS, Limits, TurnMeter, within_seconds
 from palimpsest.engine.loop.queued_input import Accepted, NoRecall, Recalling, accept_input, queued_tokens
-from palimpsest.engine.loop.tool_calls import Toolbox, answer_pending, run_calls
+from palimpsest.engine.loop.tool_calls import Toolbox, answer_pending, check_cancelled, run_calls
 from palimpsest.engine.policies import compact_focus
 from palimpsest.engine.session import Session
 
@@ -79,6 +79,7 @@ async def _work(loop: Loop) -> str:
     await loop.toolbox.files.before_calls(session)
     progress = Progress(session, loop.toolbox.tools)
     while True:
+        check_cancelled()
         loop.feed.events()
         reply = await call(session, observe=loop.feed.delta, after_fold=lambda: _restate(loop))
         calls = [part for part in reply.parts if isinstance(part, ToolCall)]

@@ -1,7 +1,7 @@
 """The three answers to the question whether a tool call may run, and how answers about parts of a call combine."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -44,6 +44,19 @@ class Deny(Struct, frozen=True):
 
 
 Decision: TypeAlias = Allow | AskUser | Deny
+
+
+class AgentMode(Protocol):
+    """The mode of an agent: what it may do without a question."""
+
+    @property
+    def current(self) -> str:
+        """The mode that decides about the next tool call."""
+        ...
+
+    def change(self, mode: str) -> None:
+        """Decide by another mode from the next tool call on. Raises `BadInput` if there is no such mode."""
+        ...
 
 
 def strictest(decisions: Iterable[Decision]) -> Decision | None:

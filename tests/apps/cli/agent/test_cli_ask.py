@@ -267,7 +267,9 @@ def test_standard_input_that_is_open_for_writing_only_is_left_out_and_one_that_b
         # Closed at once, with what it had sent thrown away.
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         ours.close()
-        done = subprocess.run([*PAL, "-p", "go"], cwd=headless.project, env=env, stdin=theirs, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*PAL, "-p", "go"], cwd=headless.project, env=env, stdin=theirs.fileno(), capture_output=True, text=True, check=False
+        )
     assert (done.returncode, done.stderr) == (2, "pal: stdin: standard input cannot be read to its end: Connection reset by peer\n")
 
 

@@ -187,3 +187,9 @@ def test_what_cannot_be_equipped_leaves_no_session(pal: Runs) -> None:
     pal("-p", "one", replies=("1",))
     assert pal("--fork", "last", "-p", "go", "--allow", "bash(", replies=("never",)).returncode == 2
     assert len(json.loads(pal("sessions", "--json").stdout)) == 1
+
+
+def test_the_model_is_told_of_the_folders_beside_the_project(pal: Runs) -> None:
+    (pal.folder / "beside").mkdir()
+    pal("-p", "go", "--add-dir", "../beside", replies=("ok",))
+    assert f"- Other folders: {pal.folder / 'beside'}\\n" in pal("show", "last", "--json").stdout

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -196,3 +197,29 @@ def test_instructions_of_a_folder_are_attached_once_to_the_results_of_one_reply(
         ("read", "     1\t2"),
         ("stop", "done"),
     ]
+
+
+def test_a_tool_that_takes_no_notice_of_an_interrupt_ends_the_turn_nevertheless() -> None:
+    async def run() -> tuple[list[tuple[str, str]], list[str]]:
+        started, released = asyncio.Event(), asyncio.Event()
+
+        async def stubborn(_: str) -> str:
+            started.set()
+            while not released.is_set():
+                with suppress(asyncio.CancelledError):
+                    await released.wait()
+            return "done all the same"
+
+        loop = loop_of(calls(("a", "t", "{}"), ("b", "t", "{}")), "never", tools=(tool("t", stubborn),))
+        typed(loop.session, "go")
+        turn = asyncio.ensure_future(run_turn(loop))
+        await started.wait()
+        turn.cancel()
+        # After the cancellation has reached the tool.
+        asyncio.get_running_loop().call_soon(released.set)
+        await asyncio.wait((turn,))
+        assert turn.cancelled()
+        return results(loop.session), [body.stop for body in bodies(loop.session) if isinstance(body, TurnEnded)]
+
+    given = [("a", "done all the same"), ("b", "Interrupted by the user before this tool was run.")]
+    assert asyncio.run(run()) == (given, ["interrupted"])
