@@ -216,5 +216,6 @@ def _print_result(shape: dict[str, object], place: ResumeTarget | None, *, insta
     if shape["path"] is not None:
         click.echo(f"{shape['path']}: {shape['bytes']:,} bytes, {shape['events']:,} events, link {shape['link']}", err=True)
     if place is not None and (shape["path"] is not None or sys.stderr.isatty()):
-        where = "" if install else f"save it as {place.path}, then "
+        is_there = install or place.path == str(expand_path(str(shape["path"])).absolute())
+        where = "" if is_there else f"save it as {place.path}, then "
         click.echo(f"to resume it: {where}{place.command}" if place.command else f"it cannot be resumed there: {place.why}", err=True)
