@@ -139,7 +139,7 @@ def _check_options(form: str, *, out: str | None, install: bool, agent: bool, re
     if agent and form not in AGENTS:
         raise click.UsageError(f"--install and --cwd work only with --to {', '.join(AGENTS)}")
     if install and form == "opencode":
-        raise click.UsageError("OpenCode keeps sessions in a database; write a file with --out FILE, then run `opencode import FILE`")
+        raise click.UsageError("OpenCode keeps sessions in a database: --out FILE, then `opencode import FILE`")
     if install and out is not None:
         raise click.UsageError("--install chooses the path itself, so it cannot be combined with --out")
     if request and form not in WIRES:
