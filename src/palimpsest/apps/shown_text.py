@@ -1,7 +1,8 @@
 """Texts and numbers as a terminal may show them: without control characters, short, and with units."""
 
+from codecs import getincrementaldecoder
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO
 
 from palimpsest.core.format.texts import dollars as dollars  # noqa: PLC0414 - shown with the rest
 
@@ -27,15 +28,28 @@ def plain(text: str) -> str:
 class PlainStream:
     """A standard stream on which no text acts: whatever is written goes through `plain`, so that no caller can forget it.
 
-    Bytes go to `buffer` as they are. Escape sequences of our own are written to `unfiltered` of the stream; rich takes the same way.
+    Bytes go to `buffer`: to a file or a pipe as they are, to a terminal as the same text without control characters. Escape sequences of
+    our own are written to `unfiltered` of the stream; rich takes the same way.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self.rich_proxied_file = stream
+        # A character may begin in one chunk of bytes and end in the next.
+        self._decoder = getincrementaldecoder("utf-8")("replace")
 
-    def write(self, text: str) -> int:
-        """Write a text without control characters."""
-        return self.rich_proxied_file.write(plain(text))
+    @property
+    def buffer(self) -> "BinaryIO | PlainStream":
+        """Where bytes are written."""
+        return self if self.rich_proxied_file.isatty() else self.rich_proxied_file.buffer
+
+    def write(self, text: str | bytes) -> int:
+        """Write a text without control characters; bytes only on a terminal."""
+        if isinstance(text, str):
+            return self.rich_proxied_file.write(plain(text))
+        if not self.rich_proxied_file.isatty():
+            raise TypeError("bytes are written to the buffer of a stream")
+        self.rich_proxied_file.write(plain(self._decoder.decode(text)))
+        return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
         """Write texts without control characters."""

@@ -88,7 +88,7 @@ class JsonlSessions:
         try:
             with os.scandir(self.folder) as entries:
                 for entry in entries:
-                    if entry.name.endswith(SUFFIX) and entry.is_file():
+                    if entry.name.endswith(SUFFIX) and Path(entry.path).is_file():
                         stat = entry.stat()
                         yield LogStat(entry.name[: -len(SUFFIX)], entry.path, stat.st_size, stat.st_mtime_ns)
         except FileNotFoundError:

@@ -105,7 +105,7 @@ def test_output_that_is_cut_by_a_full_disk_is_never_passed_off_as_whole(pal: Pal
     settings = {**os.environ, "PAL_HOME": str(pal.home.folder), "PYTHONUNBUFFERED": unbuffered}
     with (tmp_path / "out.json").open("wb") as file:
         done = subprocess.run(
-            [sys.executable, "-c", _LIMITED, "show", "last", "--json"], stdout=file, stderr=subprocess.PIPE, env=settings, check=False
+            [sys.executable, "-B", "-c", _LIMITED, "show", "last", "--json"], stdout=file, stderr=subprocess.PIPE, env=settings, check=False
         )
 
     assert (done.returncode, done.stderr) == (2, b"pal: output: File too large\n")

@@ -13,6 +13,7 @@ from corpus import CORPUS
 from msgspec import Struct, structs
 from readings import Home
 
+from palimpsest.core.events import UserTyped
 from palimpsest.core.items import Cover, Item, ToolCall, ToolResult, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.policy import complete
@@ -31,7 +32,7 @@ from palimpsest.foreign.opencode.writer import write_opencode
 from palimpsest.foreign.reading.finding import find_sources
 from palimpsest.foreign.reading.importing import import_session
 from palimpsest.foreign.reading.parts import wire_of
-from palimpsest.foreign.reading.transcript import TranscriptSource
+from palimpsest.foreign.reading.transcript import Format, TranscriptSource
 from palimpsest.profiles.named import profile
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.wire.encode import encode
@@ -98,7 +99,8 @@ def there_and_back(log: Log, home: Home, target: Target) -> tuple[list[Any], lis
     if target == "opencode":
         # The output of a tool is one text there, and a prompt that waits here is the next message.
         blocks = [_joined(block) for block in blocks]
-        blocks += [{"role": "user", "type": "text", "text": text_of(part)} for seq in log.inbox for part in log.event(seq).body.parts]
+        queued = [body for seq in log.inbox if isinstance(body := log.event(seq).body, UserTyped)]
+        blocks += [{"role": "user", "type": "text", "text": text_of(part)} for body in queued for part in body.parts]
     theirs = renamed(theirs, blocks, _repeated(log))
     return list(_without_answers(blocks, unanswered)), list(_without_answers(theirs, unanswered))
 
@@ -158,22 +160,20 @@ def _model(name: str, target: Target) -> ModelCard:
 
 
 def _read_back(log: Log, home: Home, target: Target, model: ModelCard) -> list[Any]:
-    form, name, written = {
-        "claude": (ClaudeFormat(), f"{claude_session(log)}.jsonl", write_claude),
-        "codex": (CodexFormat(), "rollout-written.jsonl", write_codex),
-        "opencode": (OpencodeFormat(), "export.json", write_opencode),
-    }[target]
-    lines = list(written(log, home.blobs))
+    names: dict[Target, str] = {"claude": f"{claude_session(log)}.jsonl", "codex": "rollout-written.jsonl", "opencode": "export.json"}
+    forms: dict[Target, Format] = {"claude": ClaudeFormat(), "codex": CodexFormat(), "opencode": OpencodeFormat()}
+    write = {"claude": write_claude, "codex": write_codex, "opencode": write_opencode}[target]
+    lines = list(write(log, home.blobs))
     if b'"history_base"' in lines[0]:
         # It goes on from another rollout, which is not there.
         lines = list(write_codex(log, home.blobs, alone=True))
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, Path(name).name)
+        path = Path(folder, Path(names[target]).name)
         path.write_bytes(b"".join(lines))
         # A file that was written a moment ago is taken to grow.
         os.utime(path, (1, 1))
         other = Home()
-        done = other.take(form, path)[0]
+        done = other.take(forms[target], path)[0]
     if done.problems:
         return [f"not read: {each.where}: {each.why}" for each in done.problems]
     with Log.open(other.store, done.session, FixedClock(_AT)) as back:

@@ -82,6 +82,8 @@ class _ViewWriter:
         self._results = {call.id: result for call, result in pairs}
         self._ids = FileIds((item for pair in pairs for item in pair), partial(valid_call_id, rule="any"))
         self._parent = ""
+        # Thinking does not begin a conversation: it waits for the rest of the reply, and is left out if the user speaks first.
+        self._held: list[Json] = []
         # The last reply in the view, and the size of the view if an edit has changed it since.
         self._last_reply = max((seq_of(item.id) for item in self._items if _speaker(item) == "assistant"), default=-1)
         reported = log.view.reported
@@ -117,6 +119,7 @@ class _ViewWriter:
 
     def _user(self, parts: Sequence[Json]) -> Iterator[Json]:
         if parts:
+            self._held = []
             self._parent = self._row("msg")
             provider, model = _provider_and_model(self._model)
             model_field = {"providerID": provider, "modelID": model}
@@ -158,9 +161,9 @@ class _ViewWriter:
         sealed = next((content.signature.model for _, content in contents if isinstance(content, Thinking) and content.signature), "")
         if isinstance(body, ModelReplied | Interrupted) and body.model:
             self._model = body.model
-        parts = [part for item, content in contents for part in self._reply_part(item, content)]
-        # Thinking alone does not begin a conversation.
-        if not parts or (not self._parent and all(part["type"] == "reasoning" for part in parts)):
+        parts = [*self._held, *(part for item, content in contents for part in self._reply_part(item, content))]
+        self._held = parts if not self._parent and all(part["type"] == "reasoning" for part in parts) else []
+        if self._held or not parts:
             return
         if not self._parent:
             # A conversation that begins with the assistant is refused by the provider.

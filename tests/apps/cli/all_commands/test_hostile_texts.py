@@ -135,6 +135,10 @@ def test_no_command_prints_a_sign_that_acts_on_a_terminal(home: Home, command: s
     [
         ("export", SESSION, "--to", "claude", "--install", "--force"),
         ("export", SESSION, "--to", "codex", "--install", "--force"),
+        ("export", SESSION, "--to", "claude"),
+        ("export", SESSION, "--to", "opencode"),
+        ("export", SESSION, "--to", "messages"),
+        ("show", SESSION, "--request", "next"),
         ("show", SESSION),
         ("import", "HOSTILE"),
     ],

@@ -131,10 +131,17 @@ def test_a_link_that_leads_nowhere_counts_as_a_file(pal: Pal, tmp_path: Path) ->
         (("--to", "markdown", "--at", "99"), f"pal: {SMALL}: there is no event 99; the newest is 13\n"),
         (("--to", "markdown", "--out", "/no/folder/x"), "pal: /no/folder/x: cannot write it: there is no folder /no/folder\n"),
         (("--to", "markdown", "--out", "/"), "pal: /: this is a folder; name a file\n"),
-        (("--to", "html", "--install"), "pal: export: --install and --cwd work only with --to claude or codex; see `pal export --help`\n"),
+        (
+            ("--to", "html", "--install"),
+            "pal: export: --install and --cwd work only with --to claude, codex, opencode; see `pal export --help`\n",
+        ),
         (
             ("--to", "html", "--whole"),
             "pal: export: --whole, --pretty and --model work only with --to messages, responses, chat; see `pal export --help`\n",
+        ),
+        (
+            ("--to", "opencode", "--install"),
+            "pal: export: OpenCode keeps sessions in a database: --out FILE, then `opencode import FILE`; see `pal export --help`\n",
         ),
         (("--to", "chat", "--full"), "pal: export: --full works only with --to markdown or html; see `pal export --help`\n"),
         (("--to", "chat", "--model", "nobody"), None),
@@ -172,7 +179,7 @@ def test_long_results_are_cut_unless_wanted_in_full(pal: Pal) -> None:
 
 def test_a_full_disk_leaves_one_line_and_no_file(pal: Pal, tmp_path: Path) -> None:
     small(pal.home)
-    command = [sys.executable, "-c", _LIMITED, "export", SMALL, "--to", "html", "--out", str(tmp_path / "x.html")]
+    command = [sys.executable, "-B", "-c", _LIMITED, "export", SMALL, "--to", "html", "--out", str(tmp_path / "x.html")]
     settings = {**os.environ, "PAL_HOME": str(pal.home.folder)}
     done = subprocess.run(command, capture_output=True, env=settings, check=False, timeout=120, text=True)
 

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -176,7 +177,7 @@ def test_a_pipe_in_the_place_of_a_checkpoint_or_a_log_is_not_waited_for(pal: Pal
     assert pal("show", SMALL).exit_code == 0
     os.mkfifo(pal.home.store.path_of("pipe"))
     assert pal("verify", "pipe").exit_code == 2
-    assert pal("verify").exit_code == 0
+    assert pal("verify").exit_code == 1
 
 
 def test_files_of_other_programs_in_a_folder_are_neither_verified_nor_repaired(pal: Pal, tmp_path: Path) -> None:
@@ -215,6 +216,17 @@ def test_all_logs_are_those_of_notes_too_and_a_pipe_in_the_place_of_one_is_not_w
     log.unlink()
     os.mkfifo(log)
     assert [each["message"] for each in pal.json("verify", "--all", code=1)["errors"]] == ["this is not a file"]
+
+
+@pytest.mark.parametrize("instead", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to(path.name)], ids=["pipe", "folder", "loop"])
+def test_what_has_taken_the_place_of_a_log_is_named_and_hides_no_other_session(pal: Pal, instead: Callable[[Path], None]) -> None:
+    small(pal.home)
+    log = pal.home.folder / "sessions" / "other.jsonl"
+    instead(log)
+    found = pal.json("verify", "--all", code=1)
+    assert [(each["session"], each["ok"]) for each in found["sessions"]] == [(SMALL, True), ("other", False)]
+    assert [each["message"] for each in found["errors"]] == ["this is not a file"]
+    assert [each["id"] for each in pal.json("sessions")] == [SMALL]
 
 
 def test_after_the_repair_of_an_emptied_log_all_is_valid_but_forks_that_rest_on_it_and_that_is_said(pal: Pal) -> None:

@@ -135,6 +135,16 @@ def test_a_session_without_snapshots_says_why(pal: Pal, work: Sessions) -> None:
     assert (wrong.exit_code, wrong.stderr) == (2, f"pal: {work.session}: there is no turn 3; this session has 2\n")
 
 
+def test_a_diff_that_lacks_an_object_of_a_snapshot_says_so_and_fails(pal: Pal, work: Sessions) -> None:
+    assert pal.home.folder is not None
+    for path in (pal.home.folder / "snapshots").rglob("objects/??/*"):
+        path.chmod(0o600)
+        path.unlink()
+    shown = pal("diff", work.session)
+    assert (shown.exit_code, shown.stdout, shown.stderr.count("\n")) == (1, "", 2)
+    assert [bool(value["problem"]) for value in pal.json("diff", work.session, code=1)] == [True, True]
+
+
 def test_turns_that_were_cut_off_or_could_not_be_kept_are_named(pal: Pal, work: Sessions) -> None:
     with Log.open(pal.home.store, work.session, pal.home.clock, write=True) as log:
         known = next(event.body for event in log.events() if isinstance(event.body, FilesSnapshotted))
@@ -146,7 +156,7 @@ def test_turns_that_were_cut_off_or_could_not_be_kept_are_named(pal: Pal, work: 
     assert pal("diff", work.session, "--turn", "4").stderr == (
         f"# turn 4, event {cut.seq} in {work.root}: the turn was cut off before its second snapshot\n"
     )
-    (value,) = pal.json("diff", work.session, "--turn", "4")
+    (value,) = pal.json("diff", work.session, "--turn", "4", code=1)
     assert (value["certain"], value["files"], value["problem"]) == (False, [], "the turn was cut off before its second snapshot")
 
 

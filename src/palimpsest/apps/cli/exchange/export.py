@@ -139,7 +139,7 @@ def _check_options(form: str, *, out: str | None, install: bool, agent: bool, re
     if agent and form not in AGENTS:
         raise click.UsageError(f"--install and --cwd work only with --to {', '.join(AGENTS)}")
     if install and form == "opencode":
-        raise click.UsageError("OpenCode keeps sessions in a database; write a file with --out FILE, then run `opencode import FILE`")
+        raise click.UsageError("OpenCode keeps sessions in a database: --out FILE, then `opencode import FILE`")
     if install and out is not None:
         raise click.UsageError("--install chooses the path itself, so it cannot be combined with --out")
     if request and form not in WIRES:
@@ -216,5 +216,6 @@ def _print_result(shape: dict[str, object], place: ResumeTarget | None, *, insta
     if shape["path"] is not None:
         click.echo(f"{shape['path']}: {shape['bytes']:,} bytes, {shape['events']:,} events, link {shape['link']}", err=True)
     if place is not None and (shape["path"] is not None or sys.stderr.isatty()):
-        where = "" if install else f"save it as {place.path}, then "
+        is_there = install or place.path == str(expand_path(str(shape["path"])).absolute())
+        where = "" if is_there else f"save it as {place.path}, then "
         click.echo(f"to resume it: {where}{place.command}" if place.command else f"it cannot be resumed there: {place.why}", err=True)

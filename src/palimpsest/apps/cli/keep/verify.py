@@ -128,7 +128,11 @@ def _named_sessions(home: AnyHome, word: str) -> list[SessionLocation]:
 
 
 def _all_sessions(home: AnyHome, store: SessionArchive, blobs: BlobStore) -> list[SessionLocation]:
-    return [SessionLocation(session, store, blobs, home.clock) for session in store.sessions()]
+    """The logs of all sessions, and whatever has taken the place of one: that is no session, and would be passed over."""
+    names = set(store.sessions())
+    if isinstance(store, JsonlSessions):
+        names |= {path.stem for path in store.folder.glob("*.jsonl") if not path.is_file()}
+    return [SessionLocation(session, store, blobs, home.clock) for session in sorted(names)]
 
 
 def _memory_logs(home: AnyHome) -> list[SessionLocation]:
@@ -156,8 +160,8 @@ def _verify_session(found: SessionLocation, kept: KeptLink | None, *, repair_dam
         repair_done = repair(found.store, found.session)
         return VerifyResult(found, before, repair_done, verify_log(found.store, found.session, found.blobs, kept))
     except PalimpsestError as error:
-        # A log of notes is checked because something is in its place, so that one which is not found is not a file.
-        is_special = found.session == MEMORY_LOG and error.kind == "input"
+        # A log is checked because something is in its place, so that one which is not found is not a file.
+        is_special = error.kind == "input" and isinstance(found.store, JsonlSessions) and not found.store.path_of(found.session).is_file()
         kind, message = ("store", "this is not a file") if is_special else (error.kind, error.message)
         return VerifyResult(found, VerifyReport(ok=False, events=0, findings=(Finding(error.where, kind, message),)))
 

@@ -4,6 +4,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.opening.home import find_home, find_session
 from palimpsest.apps.cli.opening.logs import open_log, session_argument
 from palimpsest.apps.cli.output.tables import console
@@ -30,7 +31,8 @@ def diff(*, session: str, turn: int | None, only_files: bool, as_json: bool) -> 
 
     It is read from the snapshots around the turns, so it does not matter whether a tool, a command or a sub-agent made a
     change, nor what the files are now. What you changed between turns is not shown. Of a turn at most 1 MiB is shown;
-    --stat lists all files. Without a terminal, the output is a patch as `git apply -R` takes it back.
+    --stat lists all files. Without a terminal, the output is a patch as `git apply -R` takes it back. Exit code 1: the
+    changes of some turn are not known.
     """
     home = find_home()
     found = find_session(home, session)
@@ -41,7 +43,14 @@ def diff(*, session: str, turn: int | None, only_files: bool, as_json: bool) -> 
         missing = "" if changes else _why_none(log, turn)
     if as_json:
         emit([_shape(change, only_files=only_files) for change in changes])
-        return
+    else:
+        _print_all(changes, missing, only_files=only_files)
+    if any(change.problem for change in changes):
+        # The output is not all that the turns changed.
+        click.get_current_context().exit(FINDINGS)
+
+
+def _print_all(changes: tuple[TurnChange, ...], missing: str, *, only_files: bool) -> None:
     screen = console()
     shown = [change for change in changes if change.files or change.problem]
     for change in shown:
