@@ -53,7 +53,8 @@ def test_a_later_session_is_told_the_correction_first_and_the_user_is_told_what_
     second = headless("-p", "Please remember that the staging database is called vega now, not orion", "--json")
     newer = "feedback_the_staging_database_is_called_vega_now_not_orion"
     assert f"noted as {newer}: " in second.stderr
-    assert json.loads(second.stdout)["text"] == "ok"
+    told = json.loads(second.stdout)
+    assert (told["text"], told["noted"]) == ("ok", [{"name": newer, "about": "the staging database is called vega now, not orion"}])
     headless("-p", "which staging database do we use?")
     request = headless.request()
     assert 0 < request.index(f"[{newer}](") < request.index(f"[{name}](")
