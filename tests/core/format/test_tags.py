@@ -75,10 +75,9 @@ def planted_world(planted: str) -> MemoryWorld:
     """A world in which a text stands wherever a repository, a server, a page or a person can put one."""
     tool = Tool(f"mcp__{planted}", planted, {})
     state = SessionState(
-        **{
-            name: planted
-            for name in ("platform", "os_version", "shell_name", "timezone", "model", "mode", "personality", "sandbox", "approval")
-        },
+        **dict.fromkeys(
+            ("platform", "os_version", "shell_name", "timezone", "model", "mode", "personality", "sandbox", "approval"), planted
+        ),
         cwd="/repo",
         home="/home/u",
         window=200_000,
