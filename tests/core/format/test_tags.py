@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from recalling_desk import TABS
@@ -73,11 +74,17 @@ TAG = re.compile(r"<[/\s]*([a-z][a-z_-]*(?: instructions)?)")
 
 def planted_world(planted: str) -> MemoryWorld:
     """A world in which a text stands wherever a repository, a server, a page or a person can put one."""
-    tool = Tool(f"mcp__{planted}", planted, {})
+    tool = Tool(f"mcp__{planted}", planted, msgspec.Raw(b"{}"))
     state = SessionState(
-        **dict.fromkeys(
-            ("platform", "os_version", "shell_name", "timezone", "model", "mode", "personality", "sandbox", "approval"), planted
-        ),
+        platform=planted,
+        os_version=planted,
+        shell_name=planted,
+        timezone=planted,
+        model=planted,
+        mode=planted,
+        personality=planted,
+        sandbox=planted,
+        approval=planted,
         cwd="/repo",
         home="/home/u",
         window=200_000,
