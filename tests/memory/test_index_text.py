@@ -33,13 +33,13 @@ def test_me_03_the_index_depends_on_the_active_notes_alone() -> None:
     assert index_of([]) == IndexText("")
 
 
-def test_a_line_says_when_and_whose_word_it_is_and_the_newest_of_a_kind_stands_first() -> None:
+def test_a_line_says_when_and_whose_word_it_is_and_notes_of_a_repository_stand_last() -> None:
     seen = replace(NOTE, name="project_b", kind="project", about="needs docker", trust="observed", when="2026-05-03T00:00:00Z")
     cloned = replace(NOTE, name="project_c", kind="project", about="ships in May", trust="repository", when="2026-05-04T01:00:00+02:00")
     assert index_of([NOTE, seen, cloned]).text.splitlines() == [
         "- [user_a](notes/user_a.md) 2026-05-01: prefers tabs",
-        "- [project_c](notes/project_c.md) 2026-05-03 23:00:00 · from this repository, not said by the user: ships in May",
         "- [project_b](notes/project_b.md) 2026-05-03 00:00:00 · observed, not said by the user: needs docker",
+        "- [project_c](notes/project_c.md) 2026-05-03 23:00:00 · from this repository, not said by the user: ships in May",
     ]
 
 

@@ -34,7 +34,8 @@ def index_of(
 ) -> IndexText:
     """Return the index of the active notes: pinned ones first, then by kind, the newest first, and notes of a repository last.
 
-    It depends on nothing but the notes. `newer` are the names of newer notes about the same, by name: these stand before the older one, whose line names the newest of them.
+    It depends on nothing but the notes. `newer` are the names of newer notes about the same, by name: these stand before the older one,
+    whose line names the newest of them.
     The index has at most so many lines, bytes and tokens; a warning in its last line names the first note that was left out, and how many.
     """
     shown = sorted((note for note in notes if note.status == "active" and note.trust != "quarantined"), key=lambda note: note.name)

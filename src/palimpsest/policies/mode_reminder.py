@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from palimpsest.core.edits import Edit, Insert, Mask, Put, Unmask
+from palimpsest.core.format.tags import without_own_voice
 from palimpsest.core.items import Item, Text, seq_of
 from palimpsest.core.policy import Plan, Proposal
 from palimpsest.core.situation import Moment, Situation
@@ -76,8 +77,8 @@ class FrameSteering:
 
 
 def steering_text(text: str) -> str:
-    """Return a message that the user sent during a turn, unchanged in the frame in which the documented OpenCode shows it."""
-    return prompt("opencode/steering", text=text)
+    """Return a message that the user sent during a turn, in the frame in which the documented OpenCode shows it, which it cannot end."""
+    return prompt("opencode/steering", text=without_own_voice(text))
 
 
 def _text(wanted: str) -> str:

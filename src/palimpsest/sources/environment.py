@@ -5,6 +5,12 @@ from typing import Final
 from palimpsest.core.format.tags import without_tags
 from palimpsest.sources.source import Fields, GitFacts, NetworkPolicy, Source, World, differing
 
+# A value may look like another element of the block, too.
+_CODEX_TAGS: Final = (
+    *("environment_context", "cwd", "shell", "current_date", "timezone", "network", "allowed", "denied", "subagents"),
+    *("filesystem", "workspace_roots", "root", "profile"),
+)
+_ENV_TAGS: Final = ("env", "files")
 _YES_NO: Final = {True: "yes", False: "no"}
 
 
@@ -52,10 +58,12 @@ def _codex_block(fields: Fields, *, escaped: bool) -> str:
     for name, text in fields.items():
         if name == "network":
             lines.append(text)
+        elif name == "filesystem":
+            lines.append(f"  <{name}>{text}</{name}>")
         elif name == "subagents":
-            lines.append(f"  <subagents>\n{text}\n  </subagents>")
+            lines.append(f"  <subagents>\n{without_tags(text, *_CODEX_TAGS)}\n  </subagents>")
         else:
-            value = escape(text) if escaped and name != "filesystem" else without_tags(text, name, "environment_context")
+            value = escape(text) if escaped else without_tags(text, *_CODEX_TAGS)
             lines.append(f"  <{name}>{value}</{name}>")
     return "\n".join(("<environment_context>", *lines, "</environment_context>"))
 
@@ -79,9 +87,9 @@ def opencode_environment(*, workspace_root: bool = False) -> Source:
         return fields | {"Is directory a git repo": _YES_NO[git is not None], "Platform": state.platform, "Today's date": world.today()}
 
     def baseline(fields: Fields) -> str:
-        lines = [f"  {name}: {without_tags(text, 'env')}" for name, text in fields.items() if name != "model"]
+        lines = [f"  {name}: {without_tags(text, *_ENV_TAGS)}" for name, text in fields.items() if name != "model"]
         files = () if workspace_root else ("<files>", "</files>")
-        model = f"The model in use is {fields['model']}. The session runs in this environment:"
+        model = f"The model in use is {without_tags(fields['model'], *_ENV_TAGS)}. The session runs in this environment:"
         return "\n".join((model, "<env>", *lines, "</env>", *files))
 
     return Source("environment", observed, baseline, _changed_lines, role="system", place="head")
@@ -113,7 +121,7 @@ def claude_environment() -> Source:
         }
 
     def baseline(fields: Fields) -> str:
-        return "\n".join(("<env>", *(f"{name}: {without_tags(text, 'env')}" for name, text in fields.items() if text), "</env>"))
+        return "\n".join(("<env>", *(f"{name}: {without_tags(text, *_ENV_TAGS)}" for name, text in fields.items() if text), "</env>"))
 
     return Source("environment", observed, baseline, _changed_lines, role="system", place="head")
 
@@ -190,6 +198,6 @@ def git_text(facts: GitFacts) -> str:
 def _changed_lines(previous: Fields | None, fields: Fields) -> str:
     """State the changed fields of an environment, one line each."""
     changed = differing(previous or {}, fields)
-    lines = [f"- {name}: {text}" for name, text in fields.items() if name in changed]
+    lines = [f"- {name}: {without_tags(text, *_ENV_TAGS)}" for name, text in fields.items() if name in changed]
     lines += [f"- {name}: no longer set" for name in sorted(changed - fields.keys())]
     return "\n".join(("The environment has changed:", *lines)) if lines else ""

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Final, TypeAlias
 
 from palimpsest.core.errors import BadInput
+from palimpsest.core.format.tags import within
 from palimpsest.core.items import Role
 from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.sources.source import Fields, Source, World
@@ -107,7 +108,7 @@ def model_prompt(
 
 def switch_notice(model: str, instructions: str) -> str:
     """Return the notice that another model goes on, with its whole instructions."""
-    return f"<model_switch>\n{prompt_text('model_switch', model=model)}\n\n{instructions}\n</model_switch>"
+    return within("model_switch", f"{prompt_text('model_switch', model=model)}\n\n{instructions}")
 
 
 def personality_text(personality: str) -> str:

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from palimpsest.core.format.tags import within
 from palimpsest.core.items import Role
 from palimpsest.sources.model_prompt import mode_text, personality_text
 from palimpsest.sources.source import Fields, Source, World, differing, reminder
@@ -67,7 +68,7 @@ def _permissions_text(fields: Fields) -> str:
 
 
 def _tagged(text: str, *, tag: bool) -> str:
-    return f"<permissions instructions>\n{text}\n</permissions instructions>" if tag else f"# Permissions\n{text}"
+    return within("permissions instructions", text) if tag else f"# Permissions\n{text}"
 
 
 def codex_mode() -> Source:
@@ -81,7 +82,7 @@ def codex_mode() -> Source:
 
 def _collaboration(fields: Fields) -> str:
     text = mode_text(fields["mode"])
-    return f"<collaboration_mode>\n{text}\n</collaboration_mode>" if text else ""
+    return within("collaboration_mode", text) if text else ""
 
 
 def mode(role: Role = "system") -> Source:
@@ -109,11 +110,11 @@ def personality(*, covered_by: str = "", role: Role = "developer") -> Source:
         return {"personality": world.state.personality} if world.state.personality else None
 
     def baseline(fields: Fields) -> str:
-        return f"<personality_spec>\n{personality_text(fields['personality'])}\n</personality_spec>"
+        return within("personality_spec", personality_text(fields["personality"]))
 
     def change(_: Fields | None, fields: Fields) -> str:
         text = f"The user asks for another style from here on:\n{personality_text(fields['personality'])}"
-        return f"<personality_spec>\n{text}\n</personality_spec>"
+        return within("personality_spec", text)
 
     return Source("personality", observed, baseline, change, role=role, covered_by=covered_by)
 
@@ -134,4 +135,4 @@ def realtime() -> Source:
 
 
 def _realtime(text: str) -> str:
-    return f"<realtime_conversation>\n{text}\n</realtime_conversation>"
+    return within("realtime_conversation", text)

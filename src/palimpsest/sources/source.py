@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.format.tags import within
+from palimpsest.core.format.tags import within, without_own_voice
 from palimpsest.core.items import EMPTY_MAPPING, Role
 from palimpsest.wire.request import Tool
 
@@ -152,6 +152,11 @@ class Source:
     removal: str = ""
     covered_by: str = ""
 
+    def observed(self, world: World) -> Fields | None:
+        """Return what is observed, if anything is; whatever the world holds, it does not speak as the program does."""
+        found = self.observe(world) or {}
+        return {without_own_voice(name): without_own_voice(text) for name, text in found.items()} or None
+
     def update(self, previous: Fields | None, fields: Fields) -> str:
         """Return the statement of a change since the baseline with the value `previous`; empty if none is needed."""
         return self.baseline(fields) if self.change is None else self.change(previous, fields)
@@ -190,7 +195,7 @@ def observe(sources: SourceSet, world: World, failed: Callable[[str, BaseExcepti
     values: dict[str, Fields | None] = {}
     for source in sources.sources:
         try:
-            values[source.key] = source.observe(world) or None
+            values[source.key] = source.observed(world)
         except PalimpsestError:
             continue
         except KeyboardInterrupt:

@@ -6,6 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from palimpsest.core.errors import BadInput
+from palimpsest.core.format.tags import without_tags
 from palimpsest.core.view import View
 from palimpsest.sources.reconcile import stated_value
 from palimpsest.sources.source import Fields, Source, World
@@ -71,6 +72,6 @@ def business_state() -> Source:
 
     def baseline(fields: Fields) -> str:
         meaning = f" — {fields['meaning']}" if fields["meaning"] else ""
-        return f"<business_state>{fields['state']}{meaning}</business_state>"
+        return f"<business_state>{without_tags(fields['state'] + meaning, KEY)}</business_state>"
 
     return Source(KEY, observed, baseline, role="system", removal="<business_state>none</business_state>")

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+from palimpsest.core.format.tags import within, without_tags
 from palimpsest.core.items import Role
 from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.sources.source import Fields, Source, World, reminder
@@ -15,6 +16,7 @@ _MOST_LISTED: Final = 400
 _QUERY_CHARS: Final = 500
 _SELECT: Final = "select:"
 _LOADED: Final = "loaded"
+_TAG: Final = "available-deferred-tools"
 # Letters and digits of any script, with names such as `readFile` and `mcp__git__log` taken apart.
 _WORD: Final = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 # Chinese, Japanese and Korean have no spaces between words, so pairs of letters are compared.
@@ -44,14 +46,14 @@ def deferred_tools(*, tag: bool, role: Role = "user") -> Source:
         removed = [name for name in previous if name not in fields]
         lines = [f"Now available too: {', '.join(added)}"] if added else []
         lines += [f"No longer available: {', '.join(removed)}"] if removed else []
-        return _stated("\n".join(lines), role) if lines else ""
+        return _stated(without_tags("\n".join(lines), _TAG), role) if lines else ""
 
     return Source("deferred_tools", observed, baseline, change, role=role, removal=_stated("No deferred tools are left.", role))
 
 
 def _framed(names: str, *, tag: bool, role: Role) -> str:
     if tag:
-        return f"<available-deferred-tools>\n{names}\n</available-deferred-tools>"
+        return within(_TAG, names)
     text = f"These tools exist but are not loaded. Find one with the tool search before you call it:\n{names}"
     return _stated(text, role)
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from palimpsest.core.edits import Fold
 from palimpsest.core.events import ContextStated, HookRan, InputWithdrawn, ModelReplied, Statement, ToolReturned, ViewEdited
 from palimpsest.core.events.tools import HookMoment
-from palimpsest.core.format.tags import within, without_tags
+from palimpsest.core.format.tags import attribute, within
 from palimpsest.core.items import Part, Text, ToolCall, text_of
 from palimpsest.engine.calls.moments import compact
 from palimpsest.engine.hooks.hook import Hook, HookCall, HookContext, HookVerdict
@@ -174,8 +174,7 @@ def _statement(moment: HookMoment, context: HookContext) -> Statement:
 
 def _notes(verdict: HookVerdict) -> Iterator[Text]:
     for context in verdict.contexts:
-        name = without_tags(context.hook.replace(chr(34), chr(39)), "hook")
-        yield Text(within("hook", context.text, f' name="{name}"'))
+        yield Text(within("hook", context.text, attribute("name", context.hook)))
 
 
 def with_notes(returned: ToolReturned, notes: tuple[Part, ...]) -> ToolReturned:

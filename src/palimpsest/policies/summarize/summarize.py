@@ -10,6 +10,7 @@ from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Fold, Keep, Put
 from palimpsest.core.errors import BadInput, CannotFold, NoModel, WireError
 from palimpsest.core.events import ModelReplied
+from palimpsest.core.format.tags import within, without_tags
 from palimpsest.core.items import Content, Document, Image, Item, Part, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.pairs import pending_calls, rounds
 from palimpsest.core.policy import Plan, Proposal, Steps
@@ -94,8 +95,8 @@ class ContinuationMessage:
         """Return the text of the message; `kept` says whether messages after the summary stay."""
         parts = [prompt("claude_code/continued_opening")]
         if self.measured and tools:
-            used = f"<tools-used-before-summary>{', '.join(sorted(set(tools)))}</tools-used-before-summary>"
-            parts.append(f"<system-reminder>\n{used}\n</system-reminder>")
+            used = without_tags(", ".join(sorted(set(tools))), "tools-used-before-summary")
+            parts.append(within("system-reminder", f"<tools-used-before-summary>{used}</tools-used-before-summary>"))
         parts += [summary, prompt("claude_code/continued_pointer", session=session)]
         if self.measured:
             parts += [prompt("claude_code/continued_work"), prompt("claude_code/continued_verbatim")]

@@ -4,7 +4,7 @@ import posixpath
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from palimpsest.core.format.tags import within
+from palimpsest.core.format.tags import within, without_own_voice
 from palimpsest.core.items import Role
 from palimpsest.sources.instructions.files import (
     FILE_BYTES,
@@ -110,7 +110,7 @@ def file_list(
 
 def instructions_from(path: str, text: str) -> str:
     """Return the text of an instruction file under its path or URL."""
-    return f"Instructions from: {path}\n{text}"
+    return f"Instructions from: {path}\n{without_own_voice(text)}"
 
 
 def opencode_files(

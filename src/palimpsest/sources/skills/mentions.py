@@ -6,7 +6,7 @@ from typing import Final
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events.context import ContextStated, Statement
-from palimpsest.core.format.tags import within, without_tags
+from palimpsest.core.format.tags import attribute, within, without_tags
 from palimpsest.core.items import Value
 from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.sources.skills.catalogue import in_catalogue_order
@@ -88,4 +88,4 @@ def loaded_skill(world: World, skills: Sequence[Skill], name: str, *, tagged: bo
     files = [path for path in world.glob(folder, "**/*") if posixpath.basename(path) != SKILL_FILE][:MOST_FILES]
     listed = "\n".join(f"<file>{without_tags(path, 'file', 'skill_files')}</file>" for path in files)
     block = f"\n\n<skill_files>\n{listed}\n</skill_files>" if listed else ""
-    return within("skill_content", f"{without_tags(body, 'skill_files')}\n\nBase directory: {folder}{block}", f' name="{name}"')
+    return within("skill_content", f"{without_tags(body, 'skill_files')}\n\nBase directory: {folder}{block}", attribute("name", name))

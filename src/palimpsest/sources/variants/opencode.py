@@ -4,7 +4,7 @@ import posixpath
 from collections.abc import Mapping
 from typing import Final
 
-from palimpsest.core.format.tags import without_tags
+from palimpsest.core.format.tags import attribute, without_tags
 from palimpsest.sources.environment import opencode_environment
 from palimpsest.sources.instructions.files import config_folder, folders_of_project
 from palimpsest.sources.instructions.statements import file_list, opencode_files
@@ -15,7 +15,7 @@ from palimpsest.sources.skills.files import Skill, SkillRoot, find_skills
 from palimpsest.sources.source import Fields, Source, SourceSet, World, given
 from palimpsest.sources.variants.settings import name_list
 
-_REFERENCE_TAGS: Final = ("reference", "available_references")
+_REFERENCE_TAGS: Final = ("reference", "available_references", "name", "path", "description")
 _OFF: Final = frozenset({"", "0", "false", "no", "off"})
 
 
@@ -81,7 +81,7 @@ def _references() -> Source:
         for name, value in fields.items():
             path, _, text = value.partition("\n")
             values = (("name", name), ("path", path), ("description", text))
-            elements = [f"<{tag}>{without_tags(value, tag, *_REFERENCE_TAGS)}</{tag}>" for tag, value in values]
+            elements = [f"<{tag}>{without_tags(value, *_REFERENCE_TAGS)}</{tag}>" for tag, value in values]
             rows.append("\n".join(("  <reference>", *(f"    {element}" for element in elements), "  </reference>")))
         return "\n".join(("<available_references>", *rows, "</available_references>"))
 
@@ -90,6 +90,6 @@ def _references() -> Source:
 
 def _mcp() -> Source:
     def block(name: str, text: str) -> str:
-        return f'  <server name="{name}">\n{without_tags(text, "server", "mcp_instructions")}\n  </server>'
+        return f"  <server{attribute('name', name)}>\n{without_tags(text, 'server', 'mcp_instructions')}\n  </server>"
 
     return mcp_in_head(block, "<mcp_instructions>", "</mcp_instructions>")

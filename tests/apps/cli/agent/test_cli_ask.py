@@ -71,6 +71,7 @@ def test_json_is_one_value_with_session_text_stop_usage_and_cost(headless: Headl
         "own_usd": pytest.approx(usd, abs=1e-6),
         "children_usd": 0.0,
         "edits": 0,
+        "noted": [],
     }
     assert value["usage"]["output"] == 1
 

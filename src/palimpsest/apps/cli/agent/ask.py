@@ -13,14 +13,14 @@ from typing import Final, NamedTuple
 import click
 
 from palimpsest.apps.cli.agent.options import MODES, chosen_session, closed_on_error, permission_options, session_options
-from palimpsest.apps.cli.agent.printing import OutputForm, Printer, printer_of
+from palimpsest.apps.cli.agent.printing import JsonPrinter, OutputForm, Printer, printer_of
 from palimpsest.apps.cli.opening.home import AnyHome, find_home
 from palimpsest.apps.cli.opening.logs import cards_of
 from palimpsest.apps.cli.opening.settings import FiniteRange, settings_of
 from palimpsest.apps.cli.output.values import json_option
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput, PalimpsestError
-from palimpsest.core.events import ModelReplied, TurnEnded, ViewEdited
+from palimpsest.core.events import ModelReplied, NoteSaved, TurnEnded, ViewEdited
 from palimpsest.core.items import Image, Part, Text
 from palimpsest.core.tokens.spending import Ledger, total_of
 from palimpsest.engine.agent import Agent
@@ -167,10 +167,13 @@ async def _answer(agent: Agent, parts: tuple[Part, ...], printer: Printer) -> in
             # Sub-agents that still run end with the turn, so that the summary has all that they cost.
             await agent.interrupt()
             await agent.end("done" if failure is None else "failed")
+            if isinstance(printer, JsonPrinter):
+                # One value has to hold what jobs note, too.
+                await agent.jobs.close()
             _show_unseen(agent, printer)
             summary = summarize_run(agent, before)
             stop = str(summary["stop"])
-            # Before the end of the session, in which jobs may take some seconds.
+            # Else before the end of the session, in which jobs may take some seconds.
             printer.end(summary)
             await agent.jobs.close()
             _show_unseen(agent, printer)
@@ -217,6 +220,7 @@ def summarize_run(agent: Agent, before: RunStart) -> dict[str, object]:
         "own_usd": _rounded(own),
         "children_usd": _rounded(below),
         "edits": sum(isinstance(event.body, ViewEdited) for event in events),
+        "noted": [{"name": body.name, "about": body.about} for event in events if isinstance(body := event.body, NoteSaved)],
     }
 
 

@@ -7,6 +7,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from palimpsest.core.format.tags import without_own_voice
 from palimpsest.stores.config.memory_config import MemoryConfig
 from palimpsest.stores.files import FileStateSlot
 from palimpsest.stores.home import Home
@@ -161,5 +162,6 @@ def _fitting(event: str, text: Callable[[int], str], limit: int) -> str:
 
 
 def _encoded(event: str, text: str) -> str:
-    value = {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
+    # The program that runs the hook shows it as its own reminder.
+    value = {"hookSpecificOutput": {"hookEventName": event, "additionalContext": without_own_voice(text)}}
     return msgspec.json.encode(value).decode("utf-8", "replace") + "\n"

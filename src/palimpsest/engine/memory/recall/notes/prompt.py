@@ -72,7 +72,7 @@ class NotePrompt:
             hits = [RecallHit(index.units[index.numbers[name]], 0.0) for name in newest]
         else:
             hits = fitting_hits(self._index, text, now, excluded)
-        return scored_notes(self._index, self._files, text, hits, now, excluded)
+        return scored_notes(self._index, self._files, hits, now, text=text, excluded=excluded)
 
     def _shown_before(self, view: View) -> frozenset[str]:
         """Return the notes that prompts recalled since the last fold: those whose items are in the view, masked or not."""

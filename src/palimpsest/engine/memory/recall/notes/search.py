@@ -33,7 +33,7 @@ def fitting_hits(notes: NoteIndex, text: str, now: datetime, excluded: frozenset
 
 
 def scored_notes(
-    notes: NoteIndex, files: StaleFiles, text: str, hits: Sequence[RecallHit], now: datetime, excluded: frozenset[str]
+    notes: NoteIndex, files: StaleFiles, hits: Sequence[RecallHit], now: datetime, *, text: str, excluded: frozenset[str]
 ) -> list[ScoredNote]:
     """Return the notes of hits for a prompt as their files state them now, best first; stale ones have less score.
 
