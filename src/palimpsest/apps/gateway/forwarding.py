@@ -67,7 +67,7 @@ _OPENAI_PATHS: Final = ("/v1/responses", "/v1/chat/", "/v1/completions", "/v1/em
 _ANTHROPIC_KEY: Final = "sk-ant-"
 _OPENAI_KEYS: Final = ("sk-proj-", "sk-svcacct-", "sk-admin-")
 # Keys of OpenAI and of many others; next to one of Anthropic it is another provider's.
-_SECRET: Final = "sk-"
+_COMMON_KEY: Final = "sk-"
 # Headers in which other providers take their keys.
 _OTHER_KEYS: Final = ("api-key", "x-goog-api-key")
 
@@ -83,7 +83,7 @@ def _keys_of(headers: Mapping[str, str]) -> frozenset[str]:
         token = token.strip()
         if token.startswith(_ANTHROPIC_KEY):
             found.add("anthropic")
-        elif token.startswith(_OPENAI_KEYS) or (token.startswith(_SECRET) and any(key.startswith(_ANTHROPIC_KEY) for key in own)):
+        elif token.startswith(_OPENAI_KEYS) or (token.startswith(_COMMON_KEY) and any(key.startswith(_ANTHROPIC_KEY) for key in own)):
             found.add("openai")
         elif scheme and scheme != "bearer":
             found.add("unknown")
