@@ -24,6 +24,7 @@ def test_requests_of_web_pages_are_refused_and_nothing_of_them_is_recorded(tmp_p
         {"origin": "https://evil.example"},
         {"origin": "null"},
         {"origin": "http://127.0.0.1.evil.example"},
+        {"origin": "http://localhost:3000"},
         {"sec-fetch-site": "cross-site"},
         {"sec-fetch-site": "same-site", "origin": "http://localhost:3000"},
         {"host": "evil.example"},
@@ -36,8 +37,10 @@ def test_requests_of_web_pages_are_refused_and_nothing_of_them_is_recorded(tmp_p
     home = Home.at(tmp_path)
     with provider(Reply(messages_stream(0, "done"))) as model, gateway_running(home, "watch", model.url) as gateway:
         found = [httpx.post(f"{gateway.url}/v1/messages", content=BODY, headers=JSON | page, trust_env=False).status_code for page in pages]
+        origins = [*JSON.items(), ("origin", gateway.url), ("origin", "https://evil.example")]
+        found.append(httpx.post(f"{gateway.url}/v1/messages", content=BODY, headers=origins, trust_env=False).status_code)
         own = httpx.post(f"{gateway.url}/v1/messages", content=BODY, headers=JSON | {"origin": gateway.url}, trust_env=False).status_code
-    assert (found, own) == ([403] * 7 + [415] * 4, 200)
+    assert (found, own) == ([403] * 8 + [415] * 4 + [403], 200)
     assert len(model.sent) == len(home.store.sessions()) == 1
 
 
@@ -58,7 +61,10 @@ ANTHROPIC_KEY, OPENAI_KEY = "sk-ant-api03-x", "sk-proj-x"
         ("/v1/messages", {"authorization": f"Bearer {OPENAI_KEY}"}, None),
         ("/v1/messages", {"x-api-key": OPENAI_KEY}, None),
         ("/v1/models", {"x-api-key": ANTHROPIC_KEY, "authorization": f"Bearer {OPENAI_KEY}"}, None),
+        ("/v1/models", {"x-api-key": ANTHROPIC_KEY, "authorization": "Bearer sk-of-another"}, None),
+        ("/v1/models", {"x-api-key": ANTHROPIC_KEY, "authorization": f"Bearer {ANTHROPIC_KEY}"}, "a"),
         ("/v1/models", {"authorization": "Basic eDp5"}, None),
+        ("/v1/models", {"api-key": "other"}, None),
         ("/v1/responses", {"x-goog-api-key": "other"}, None),
         ("/v1/models", {}, None),
     ],
@@ -74,13 +80,15 @@ def test_a_key_goes_to_its_own_provider_or_nowhere(path: str, headers: dict[str,
 
 def test_a_key_of_anthropic_on_a_common_path_does_not_reach_openai(tmp_path: Path) -> None:
     with (
-        provider(Reply((b"{}",), "application/json")) as one,
+        provider(Reply((b"{}",), "application/json"), Reply((b"{}",), "application/json")) as one,
         provider(Reply((b"{}",), "application/json")) as other,
         gateway_running(Home.at(tmp_path), "watch", one.url, openai=other.url) as gateway,
     ):
         httpx.post(f"{gateway.url}/v1/files", content=b"{}", headers={"x-api-key": ANTHROPIC_KEY}, trust_env=False)
         refused = httpx.post(f"{gateway.url}/v1/files", content=b"{}", trust_env=False)
-    assert (len(one.sent), len(other.sent), refused.status_code) == (1, 0, 400)
+        two = [("authorization", "Bearer opaque"), ("authorization", f"Bearer {ANTHROPIC_KEY}")]
+        httpx.post(f"{gateway.url}/v1/files", content=b"{}", headers=two, trust_env=False)
+    assert (len(one.sent), len(other.sent), refused.status_code) == (2, 0, 400)
 
 
 def test_a_path_is_passed_on_as_it_was_written(tmp_path: Path) -> None:

@@ -31,11 +31,12 @@ class Door:
 
     def refusal(self, headers: Mapping[str, str], *, is_conversation: bool) -> Refusal | None:
         """Return why a request is not taken, or `None`."""
-        origin, site = headers.get("origin", ""), headers.get("sec-fetch-site", "").strip().lower()
-        if _host(f"//{headers.get('host', '')}") not in _LOCAL_HOSTS:
+        host = headers.get("host", "").lower()
+        if _host(f"//{host}") not in _LOCAL_HOSTS:
             # A page of another site that has its name resolve to this machine.
             return Refusal(403, "this gateway answers programs of this machine only; use 127.0.0.1 as its host")
-        if (origin and _host(origin) not in _LOCAL_HOSTS) or site not in _OWN_SITES:
+        # A page of another program of this machine, on another port, is no program either.
+        if values_of(headers, "origin") - {f"http://{host}"} or values_of(headers, "sec-fetch-site") - _OWN_SITES:
             return Refusal(403, "this gateway answers programs of this machine only, and not web pages")
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind in _OF_PAGES or (is_conversation and kind not in ("", _JSON)):
@@ -55,6 +56,11 @@ class Door:
 
     def _passed(self, headers: Mapping[str, str]) -> list[str]:
         return [name for name in headers.get(LOOP_HEADER, "").replace(",", " ").split() if name.isalnum()]
+
+
+def values_of(headers: Mapping[str, str], name: str) -> set[str]:
+    """Return what all headers of a name say, in lower case: a request may have more than one, of which others read the last."""
+    return {value.strip().lower() for key, value in headers.items() if key.lower() == name}
 
 
 def _host(address: str) -> str:

@@ -18,7 +18,7 @@ MOST_OPEN: Final = 64
 """Conversations that are open at once; of those that wait for nothing, the one that was used longest ago is closed for another."""
 # How long a request waits for the end of the reply before it, in seconds; longer means that both are on their way at once.
 _REPLY_WAIT: Final = 0.05
-_STOP_SECONDS: Final = 5.0
+_STOP_SECONDS: Final = 2.0
 Result = TypeVar("Result")
 Given = ParamSpec("Given")
 

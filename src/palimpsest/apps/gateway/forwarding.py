@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import httpx
 
+from palimpsest.apps.gateway.admission import values_of
 from palimpsest.core.errors import BadInput
 
 # Headers of one connection, which the next connection has its own of; the host is that of the provider.
@@ -51,7 +52,7 @@ class Upstreams(NamedTuple):
             return self.anthropic
         keys, signs = _keys_of(headers), _signs_of(path, headers)
         found = keys or signs
-        if len(found) != 1 or (keys and signs and keys != signs and "anthropic" not in keys):
+        if found not in ({"anthropic"}, {"openai"}) or (keys and signs and keys != signs and "anthropic" not in keys):
             raise BadInput(
                 "it cannot be told whose key this request has, so that it was not sent; give `x-api-key` and `anthropic-version` for "
                 "Anthropic, or `Authorization: Bearer` for OpenAI, and a path of the same API",
@@ -65,23 +66,27 @@ _OPENAI_PATHS: Final = ("/v1/responses", "/v1/chat/", "/v1/completions", "/v1/em
 # Keys of Anthropic, and those of OpenAI that cannot be of another provider.
 _ANTHROPIC_KEY: Final = "sk-ant-"
 _OPENAI_KEYS: Final = ("sk-proj-", "sk-svcacct-", "sk-admin-")
+# Keys of OpenAI and of many others; next to one of Anthropic it is another provider's.
+_COMMON_KEY: Final = "sk-"
 # Headers in which other providers take their keys.
 _OTHER_KEYS: Final = ("api-key", "x-goog-api-key")
 
 
 def _keys_of(headers: Mapping[str, str]) -> frozenset[str]:
     """The providers whose keys a request has, as far as the keys tell it."""
-    scheme, _, token = headers.get("authorization", "").strip().partition(" ")
-    own, token = headers.get("x-api-key", "").strip(), token.strip()
-    found = {"unknown" for name in _OTHER_KEYS if headers.get(name)}
-    if own:
-        found.add("openai" if own.startswith(_OPENAI_KEYS) else "anthropic")
-    if token.startswith(_ANTHROPIC_KEY):
-        found.add("anthropic")
-    elif token.startswith(_OPENAI_KEYS):
-        found.add("openai")
-    elif scheme and scheme.lower() != "bearer":
-        found.add("unknown")
+    found = {"unknown" for name in _OTHER_KEYS if values_of(headers, name)}
+    own = values_of(headers, "x-api-key") - {""}
+    for key in own:
+        found.add("openai" if key.startswith(_OPENAI_KEYS) else "anthropic")
+    for value in values_of(headers, "authorization"):
+        scheme, _, token = value.partition(" ")
+        token = token.strip()
+        if token.startswith(_ANTHROPIC_KEY):
+            found.add("anthropic")
+        elif token.startswith(_OPENAI_KEYS) or (token.startswith(_COMMON_KEY) and any(key.startswith(_ANTHROPIC_KEY) for key in own)):
+            found.add("openai")
+        elif scheme and scheme != "bearer":
+            found.add("unknown")
     return frozenset(found)
 
 

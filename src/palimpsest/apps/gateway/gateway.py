@@ -32,6 +32,8 @@ PATIENCE_S: Final = 2.0
 _PLANNING_S: Final = 0.25
 """Seconds of processor time that planning new edits may take, in the same proportion; mostly it takes some milliseconds."""
 _BYTES_OF_PATIENCE: Final = 700_000
+# No model takes more text than a million tokens: what is larger has images, or is refused.
+_MOST_PATIENCE: Final = 5.0
 # What is cached of a conversation with edits is the edited list. To send the original costs a write of all of it, some ten cents to
 # dollars, which nobody would pay for a minute; longer means that the process which has the edits hangs.
 _EDITED_PATIENCE_S: Final = 60.0
@@ -168,7 +170,7 @@ class Gateway:
 
     async def _prepared(self, request: Request, wire: WireName, body: bytes) -> _Call | None:
         """Prepare a request; `None` if it belongs to no conversation. What is not prepared at its deadline is recorded later."""
-        begun, share = time.monotonic(), max(1.0, len(body) / _BYTES_OF_PATIENCE)
+        begun, share = time.monotonic(), min(max(1.0, len(body) / _BYTES_OF_PATIENCE), _MOST_PATIENCE)
         seconds = self._patience_s * share
         call = _Call(begun, begun + _PLANNING_SHARE * seconds, _PLANNING_S * share)
         fields = fields_of(body)

@@ -24,7 +24,7 @@ _THREADS: Final = 4
 _PROCESSES: Final = 2
 # A request of 200,000 tokens passes at once.
 _BUFFER_BYTES: Final = 1 << 20
-_STOP_SECONDS: Final = 5
+_STOP_SECONDS: Final = 2
 Result = TypeVar("Result")
 
 

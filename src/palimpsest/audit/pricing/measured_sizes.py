@@ -121,7 +121,9 @@ class MeasuredSizes:
             for digest, error in errors.items():
                 size, share = self._sizes[digest], error / total
                 self._sizes[digest] = _Size(
-                    size.fixed + share * (prompt - listed.fixed), size.factors - share * listed.factors, size.besides - share * listed.besides
+                    size.fixed + share * (prompt - listed.fixed),
+                    size.factors - share * listed.factors,
+                    size.besides - share * listed.besides,
                 )
 
     def _sum(self, counts: Counter[str]) -> _Size:

@@ -251,7 +251,7 @@ class TwoBills:
         request = self._sized(sent)
         prompt, expected, _ = self._sent.billed(request, now)
         end = shared_blocks(self._sent.prompt.links, prompt.links)
-        if self._is_automatic and usage.cache_read and 0 < end and abs(usage.cache_read - expected.cache_read) <= self._tolerance(usage):
+        if self._is_automatic and usage.cache_read and end > 0 and abs(usage.cache_read - expected.cache_read) <= self._tolerance(usage):
             self._sizes.learn_beginning(request.blocks[:end], usage.cache_read + STEP_TOKENS / 2, STEP_TOKENS / 3)
 
     def _learn_ignored(self, sent: BilledRequest, usage: Usage, now: int) -> None:
