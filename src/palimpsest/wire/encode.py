@@ -1,20 +1,25 @@
 """Encodes a view, a model card, tools and parameters as the exact bytes of a request."""
 
+from collections.abc import Mapping
 from hashlib import sha256
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from palimpsest.core.view import View
+from palimpsest.wire.anthropic.encode import AnthropicWire
+from palimpsest.wire.chat.encode import ChatWire
 from palimpsest.wire.encoding.fragments import FragmentCache, Wire
 from palimpsest.wire.encoding.media import Fetch, no_blobs
 from palimpsest.wire.encoding.repair import ProviderCallIds, RepairEncoder, repair_pairs
 from palimpsest.wire.encoding.tools import tool_name, wire_names
 from palimpsest.wire.models.cards import ModelCard, WireName
 from palimpsest.wire.request import DEFAULTS, Params, Request, Tool
+from palimpsest.wire.responses.encode import ResponsesWire
 
-if TYPE_CHECKING:
-    from palimpsest.wire.anthropic.encode import AnthropicWire
-    from palimpsest.wire.chat.encode import ChatWire
-    from palimpsest.wire.responses.encode import ResponsesWire
+_WIRES: Mapping[WireName, type[AnthropicWire | ChatWire | ResponsesWire]] = {
+    "anthropic": AnthropicWire,
+    "responses": ResponsesWire,
+    "chat": ChatWire,
+}
 
 
 class Encoder:
@@ -25,7 +30,7 @@ class Encoder:
         self._tools = tools
         self._params = params
         self._fetch = fetch
-        self._wire: Wire = _wire_type(card.wire)(card, tools, params, fetch)
+        self._wire: Wire = _WIRES[card.wire](card, tools, params, fetch)
         names = wire_names(tools, card.wire)
         self._numbered_names = tuple(pair for pair in names.items() if pair[1] != tool_name(pair[0], card.wire))
         self._tool_names = tuple((sent, offered) for offered, sent in names.items() if sent != offered)
@@ -72,20 +77,3 @@ class Encoder:
 def encode(view: View, card: ModelCard, tools: tuple[Tool, ...] = (), params: Params = DEFAULTS, fetch: Fetch = no_blobs) -> Request:
     """Encode a single view without a reusable `Encoder`."""
     return Encoder(card, tools, params, fetch).encode(view)
-
-
-def _wire_type(name: WireName) -> "type[AnthropicWire | ChatWire | ResponsesWire]":
-    # Imported here, because a session has one of them.
-    match name:
-        case "anthropic":
-            from palimpsest.wire.anthropic.encode import AnthropicWire  # noqa: PLC0415 - as above
-
-            return AnthropicWire
-        case "responses":
-            from palimpsest.wire.responses.encode import ResponsesWire  # noqa: PLC0415 - as above
-
-            return ResponsesWire
-        case "chat":
-            from palimpsest.wire.chat.encode import ChatWire  # noqa: PLC0415 - as above
-
-            return ChatWire

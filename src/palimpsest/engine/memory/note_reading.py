@@ -58,7 +58,7 @@ def notes_of(files: NoteFiles, clock: Clock, *, accepted: Mapping[str, str] | No
         waiting = {name for name, note in shown.items() if note.kind in WISHES and accepted.get(name) != digest_of(files.active[name])}
         held |= {name: replace(shown[name], trust="quarantined") for name in waiting}
         shown = {name: note for name, note in shown.items() if name not in waiting}
-        # A file may say of itself that it is past: no model is told a wish of it either.
+        # A file may say of itself that it is past: no model gets a wish of it either.
         past = {
             key: replace(_of_repository(note, clock), **({"trust": "quarantined"} if note.kind in WISHES else {}))
             for key, note in past.items()

@@ -18,6 +18,7 @@ from palimpsest.sources.instructions.files import (
     project_root,
     read_file,
 )
+from palimpsest.sources.instructions.imports import with_imports
 from palimpsest.sources.source import Fields, Place, Source, World, differing
 
 NAMES: Final = ("AGENTS.md", "CLAUDE.md", "CONTEXT.md")
@@ -204,10 +205,6 @@ def _nested(world: World, config: str, own_names: Sequence[str], kinds: Sequence
     for place in folders_of_project(world):
         found = (first_file(world, place, names, allowed) for names in kinds)
         files += [file for file in found if file is not None]
-    if not files:
-        return ()
-    from palimpsest.sources.instructions.imports import with_imports  # noqa: PLC0415 - many projects have no such file
-
     return with_imports(world, _unique(files), allowed)
 
 
