@@ -109,7 +109,7 @@ class Gatekeeper:
         return self._permissions.decide(tool, call, sandboxed=self._sandbox.replaces_questions, cwd=cwd)
 
     def _guard(self) -> tuple[Wrap, str]:
-        """The sandbox of the command that is to start: one that nobody agreed to does not see what rules restrict."""
+        """The sandbox of the command that is to start: one that the user did not agree to does not see what rules restrict."""
         if CURRENT_CALL.get() not in self._unasked:
             return self._shell.sandbox, ""
         try:

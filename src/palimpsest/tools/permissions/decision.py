@@ -20,7 +20,7 @@ LONGEST_SHOWN: Final = 4_000
 READ_ONLY: Final = "read-only"
 """What allows a call that is known to change nothing."""
 SANDBOX: Final = "sandbox"
-"""What allows a command about which nobody was asked because a sandbox holds it, and hides from it what rules restrict."""
+"""What allows a command without a question: a sandbox holds it, and hides from it what rules restrict."""
 
 
 class Allow(Struct, frozen=True):
