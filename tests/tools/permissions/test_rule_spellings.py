@@ -281,6 +281,12 @@ def test_what_is_understood_runs_in_auto_although_a_command_is_denied(workspace:
     assert isinstance(decide(workspace, "bash", "deny bash(curl:*)", mode="auto", sandboxed=True, command=command), Allow)
 
 
+def test_the_question_names_the_rule_because_of_which_the_sandbox_is_not_enough(workspace: Workspace) -> None:
+    decision = decide(workspace, "bash", "deny Bash(rm:*)", mode="auto", sandboxed=True, command="pytest -q")
+    said = "it may start other programs, and the rule `deny bash(rm:*)` restricts some; `pytest` may change something"
+    assert decision == AskUser(f"Run this command?\npytest -q\n({said})", "bash(pytest -q)")
+
+
 def test_a_program_that_a_rule_allows_runs_in_auto_although_another_is_denied(workspace: Workspace) -> None:
     rules = ("deny bash(rm:*)", "bash(make:*)")
     assert isinstance(decide(workspace, "bash", *rules, mode="auto", sandboxed=True, command="make test"), Allow)

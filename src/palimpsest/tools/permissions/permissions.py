@@ -15,7 +15,7 @@ from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.items import ToolCall
 from palimpsest.tools.files.patch import parse_patch
 from palimpsest.tools.files.read import read_tool
-from palimpsest.tools.permissions.commands import LineJudge
+from palimpsest.tools.permissions.commands import LineJudge, LineVerdict
 from palimpsest.tools.permissions.decision import READ_ONLY, SANDBOX, Allow, AskUser, Decision, Deny, Mode, displayable, strictest
 from palimpsest.tools.permissions.denied_files import FileRules, Hidden
 from palimpsest.tools.permissions.places import Places, protected_name, real_path
@@ -167,21 +167,30 @@ class Permissions:
             )
         if verdict.asked is None and not verdict.reasons:
             return Allow(READ_ONLY if verdict.reads else "rule " + ", ".join(map(str, verdict.rules)))
-        # A program that may start others may start what a rule denies.
-        beyond = verdict.restricted or (verdict.opaque and any(rule.effect != "allow" for rule in command_rules))
-        shown = ""
-        if self.mode == "auto" and sandboxed and verdict.asked is None and not beyond:
-            try:
-                self.hidden()
+        unheld: str | None = None
+        if self.mode == "auto" and sandboxed and verdict.asked is None:
+            unheld = self._unheld(verdict, command_rules)
+            if unheld is None:
                 return Allow(SANDBOX)
-            except ValueError as error:
-                shown = f"the sandbox cannot hide what rules restrict: {error}"
-        because = "; ".join(filter(None, (shown, *verdict.reasons[:_MOST_REASONS]))) or f"the rule `{verdict.asked}` asks"
+        because = "; ".join(filter(None, (unheld, *verdict.reasons[:_MOST_REASONS]))) or f"the rule `{verdict.asked}` asks"
         # A line of several commands is shown command by command, each with what decides about it.
         several = len(verdict.parts) > 1 and len(verdict.parts) <= _MOST_PARTS
         parts = "".join(f"\n{'?' if each.asks else '+'} {displayable(each.text)}  [{displayable(each.decides)}]" for each in verdict.parts)
         question = f"Run this command?\n{displayable(line)}{parts if several else ''}\n({displayable(because)})"
         return AskUser(question, "" if verdict.asked is not None else verdict.lasting)
+
+    def _unheld(self, verdict: LineVerdict, command_rules: tuple[Rule, ...]) -> str | None:
+        """Why a sandbox is not enough for a line, or empty if its reasons say so; `None` if it is enough."""
+        if verdict.restricted:
+            return ""
+        restricting = next((rule for rule in command_rules if rule.effect != "allow"), None)
+        if verdict.opaque and restricting is not None:
+            return f"it may start other programs, and the rule `{restricting}` restricts some"
+        try:
+            self.hidden()
+        except ValueError as error:
+            return f"the sandbox cannot hide what rules restrict: {error}"
+        return None
 
     def _files(self, tool: AgentTool, arguments: dict[str, Any]) -> Decision:
         decisions = [self._file(tool, name) for name in _named_paths(tool, arguments)]
