@@ -155,17 +155,18 @@ def test_what_a_server_has_read_is_paid_also_if_its_reply_breaks(usage: Usage, c
     assert usd == pytest.approx(9.0) if not estimated else usd is not None and 0.009 < usd < 0.02
 
 
-@pytest.mark.parametrize("limits", [Limits(usd=40), Limits(calls=2), Limits(tokens=15_000_000)])
-def test_a_hook_that_lets_a_finished_turn_go_on_does_not_lift_its_limits(limits: Limits) -> None:
-    replies = [ModelReplied((Text("done", "assistant"),), usage=LARGE), ModelReplied((ToolCall("c", "nothing", "{}"),), usage=LARGE)]
-    provider = Scripted(*replies * 4, "done")
+@pytest.mark.parametrize(
+    ("limits", "stop"), [(Limits(usd=1), "max_usd"), (Limits(calls=1), "max_calls"), (Limits(tokens=9_000), "max_total_tokens")]
+)
+def test_a_hook_that_lets_a_finished_turn_go_on_does_not_lift_its_limits(limits: Limits, stop: str) -> None:
+    provider = Scripted(*[ModelReplied((Text("done", "assistant"),), usage=LARGE)] * 4)
 
     async def run() -> str:
         hook = Hook("turn_end", lambda _: HookResult(block="go on"), "greedy")
-        async with Agent("claude-sonnet-4-5", provider=provider, tools=[nothing], limits=limits, hooks=[hook]) as agent:
+        async with Agent("claude-sonnet-4-5", provider=provider, limits=limits, hooks=[hook]) as agent:
             return (await agent.ask("go")).stop
 
-    assert (asyncio.run(run()), len(provider.requests)) in [(stop, 2) for stop in ("max_usd", "max_calls", "max_total_tokens")]
+    assert (asyncio.run(run()), len(provider.requests)) == (stop, 1)
 
 
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), "5"])
