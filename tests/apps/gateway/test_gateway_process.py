@@ -45,7 +45,7 @@ def ask(url: str, text: str) -> str:
     with httpx.stream("POST", f"{url}/v1/messages", content=body_of(text), headers=headers, trust_env=False, timeout=60) as reply:
         for line in reply.iter_lines():
             data = json.loads(line.removeprefix("data: ")) if line.startswith("data: ") else {}
-            shown += data.get("delta", {}).get("text", "")
+            shown += str(data.get("delta", {}).get("text", ""))
             if data.get("type") == "message_stop":
                 return shown
     return ""
