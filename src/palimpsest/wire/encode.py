@@ -1,6 +1,7 @@
 """Encodes a view, a model card, tools and parameters as the exact bytes of a request."""
 
 from hashlib import sha256
+from importlib import import_module
 from typing import TYPE_CHECKING, Self
 
 from palimpsest.core.view import View
@@ -75,17 +76,7 @@ def encode(view: View, card: ModelCard, tools: tuple[Tool, ...] = (), params: Pa
 
 
 def _wire_type(name: WireName) -> "type[AnthropicWire | ChatWire | ResponsesWire]":
-    # Imported here, because a session has one of them.
-    match name:
-        case "anthropic":
-            from palimpsest.wire.anthropic.encode import AnthropicWire  # noqa: PLC0415 - as above
-
-            return AnthropicWire
-        case "responses":
-            from palimpsest.wire.responses.encode import ResponsesWire  # noqa: PLC0415 - as above
-
-            return ResponsesWire
-        case "chat":
-            from palimpsest.wire.chat.encode import ChatWire  # noqa: PLC0415 - as above
-
-            return ChatWire
+    # Imported with its first use, because a session has one of them.
+    found: type[AnthropicWire | ChatWire | ResponsesWire]
+    found = getattr(import_module(f"palimpsest.wire.{name}.encode"), f"{name.capitalize()}Wire")
+    return found

