@@ -16,7 +16,7 @@ _JSON: Final = "application/json"
 _LONGEST_WAY: Final = 16
 
 
-class Refusal(NamedTuple):
+class DoorRefusal(NamedTuple):
     """The status and the sentence with which a request is refused."""
 
     status: int
@@ -29,25 +29,25 @@ class Door:
     def __init__(self) -> None:
         self.name = uuid4().hex
 
-    def refusal(self, headers: Mapping[str, str], *, is_conversation: bool) -> Refusal | None:
+    def refusal(self, headers: Mapping[str, str], *, is_conversation: bool) -> DoorRefusal | None:
         """Return why a request is not taken, or `None`."""
         host = headers.get("host", "").lower()
         if _host(f"//{host}") not in _LOCAL_HOSTS:
             # A page of another site that has its name resolve to this machine.
-            return Refusal(403, "this gateway answers programs of this machine only; use 127.0.0.1 as its host")
+            return DoorRefusal(403, "this gateway answers programs of this machine only; use 127.0.0.1 as its host")
         # A page of another program of this machine, on another port, is no program either.
         if values_of(headers, "origin") - {f"http://{host}"} or values_of(headers, "sec-fetch-site") - _OWN_SITES:
-            return Refusal(403, "this gateway answers programs of this machine only, and not web pages")
+            return DoorRefusal(403, "this gateway answers programs of this machine only, and not web pages")
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind in _OF_PAGES or (is_conversation and kind not in ("", _JSON)):
-            return Refusal(415, f"the content type of a request must be {_JSON}, not {kind[:80]}")
+            return DoorRefusal(415, f"the content type of a request must be {_JSON}, not {kind[:80]}")
         passed = self._passed(headers)
         if self.name in passed:
-            return Refusal(
+            return DoorRefusal(
                 508, "this gateway would send the request to itself; give it the address of the provider as --anthropic or --openai"
             )
         if len(passed) >= _LONGEST_WAY:
-            return Refusal(508, f"the request has passed {len(passed)} gateways")
+            return DoorRefusal(508, f"the request has passed {len(passed)} gateways")
         return None
 
     def marked(self, headers: Mapping[str, str]) -> tuple[bytes, bytes]:

@@ -35,7 +35,7 @@ _BYTES_OF_PATIENCE: Final = 700_000
 # No model takes more text than a million tokens: what is larger has images, or is refused.
 _MOST_PATIENCE: Final = 5.0
 # What is cached of a conversation with edits is the edited list. To send the original costs a write of all of it, some ten cents to
-# dollars, which nobody would pay for a minute; longer means that the process which has the edits hangs.
+# dollars, which is too much for a minute; longer means that the process which has the edits hangs.
 _EDITED_PATIENCE_S: Final = 60.0
 # Seconds that the end of a reply waits until the reply is recorded.
 _RECORD_S: Final = 5.0
@@ -97,7 +97,7 @@ class _Call:
 class Gateway:
     """Passes requests on in one mode.
 
-    `arrived` is told of each request, `report` gets those whose reply was recorded, and `warn` what no log could record.
+    `arrived` is called for each request, `report` gets those whose reply was recorded, and `warn` what no log could record.
     Without `workers`, threads of this process record.
     """
 

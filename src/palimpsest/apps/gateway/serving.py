@@ -32,7 +32,7 @@ _SWITCH_SECONDS: Final = 0.001
 _COLLECT_EVERY: Final = 1_000
 
 
-class _Connection(H11Protocol):
+class _TimelyProtocol(H11Protocol):
     """A connection that is closed if it does not bring the whole head of a request in time, its first one or a later one."""
 
     head_s: float = _HEAD_SECONDS
@@ -102,7 +102,7 @@ async def serve(
     gc.set_threshold(_COLLECT_EVERY)
     config = uvicorn.Config(
         application(gateway),
-        http=type("Connection", (_Connection,), {"head_s": head_s}),
+        http=type("Connection", (_TimelyProtocol,), {"head_s": head_s}),
         log_level="critical",
         access_log=False,
         ws="none",

@@ -32,7 +32,7 @@ class _Size(NamedTuple):
     besides: float
 
 
-class _Fit:
+class _SizeFit:
     """Tokens of a block by its estimate: a factor, and what each block takes besides. Least squares over the reports."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class MeasuredSizes:
         self._sizes: dict[str, _Size] = {}
         # The very same block each time, because prompts are compared by identity first.
         self._known: dict[str, Block] = {}
-        self._fit = _Fit()
+        self._fit = _SizeFit()
         self.has_reports = False
 
     def is_measured(self, digest: str) -> bool:

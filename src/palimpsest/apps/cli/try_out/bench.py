@@ -133,18 +133,20 @@ def bench(
             return
     if turns is not None:
         _soak(turns, keep, as_json=as_json)
-        return
-    if growth:
+    elif growth:
         _measure_growth(keep, as_json=as_json)
-        return
-    if live:
+    elif live:
         with _working_folder(keep) as folder:
             measure_live_gateway(recorded, folder, _pal_command(), _announce, load=load, quick=quick, as_json=as_json)
-        return
-    wanted = bars_named(name for names in only for name in names.replace(",", " ").split())
-    require_placeholders(into, placeholders_for(wanted))
-    with _working_folder(keep) as folder:
-        report = run_bench(folder, wanted=wanted, quick=quick, pal_command=_pal_command(), recorded=recorded, announce=_announce)
+    else:
+        wanted = bars_named(name for names in only for name in names.replace(",", " ").split())
+        require_placeholders(into, placeholders_for(wanted))
+        with _working_folder(keep) as folder:
+            report = run_bench(folder, wanted=wanted, quick=quick, pal_command=_pal_command(), recorded=recorded, announce=_announce)
+        _show_report(report, into, as_json=as_json, markdown=markdown)
+
+
+def _show_report(report: Report, into: tuple[Path, ...], *, as_json: bool, markdown: bool) -> None:
     tables = tables_of(report)
     insert_tables(into, tables)
     if as_json:

@@ -27,7 +27,7 @@ class BilledTokens(NamedTuple):
     output: int = 0
 
 
-class Rates(NamedTuple):
+class PriceList(NamedTuple):
     """Dollars for a million tokens."""
 
     input: float
@@ -52,12 +52,12 @@ def tokens_of(text: str) -> int:
     return known
 
 
-class _Block(NamedTuple):
+class _CountedBlock(NamedTuple):
     text: str
     mark: str
 
 
-def _blocks(request: dict[str, Any]) -> Iterator[_Block]:
+def _blocks(request: dict[str, Any]) -> Iterator[_CountedBlock]:
     for tool in request.get("tools") or ():
         yield _block("tool", tool)
     system = request.get("system") or []
@@ -73,10 +73,10 @@ def _blocks(request: dict[str, Any]) -> Iterator[_Block]:
             yield _block(message["role"], {**message, "content": content})
 
 
-def _block(role: str, part: dict[str, Any]) -> _Block:
+def _block(role: str, part: dict[str, Any]) -> _CountedBlock:
     mark = part.get("cache_control")
     text = json.dumps({key: value for key, value in part.items() if key != "cache_control"}, sort_keys=True, ensure_ascii=False)
-    return _Block(f"{role} {text}", "" if mark is None else mark.get("ttl", "5m"))
+    return _CountedBlock(f"{role} {text}", "" if mark is None else mark.get("ttl", "5m"))
 
 
 class MarkedCache:

@@ -14,7 +14,7 @@ import httpx
 
 from palimpsest.core.errors import StoreError
 from palimpsest.core.items import Value
-from palimpsest.lab.bench.processes.live.honest_cache import MarkedCache, PrefixCache, Rates
+from palimpsest.lab.bench.processes.live.honest_cache import MarkedCache, PrefixCache, PriceList
 from palimpsest.lab.bench.processes.live.honest_provider import HonestProvider, output_of
 from palimpsest.lab.bench.processes.live.recorded_requests import RecordedRequest, chat_body, marked_body, recorded_requests
 from palimpsest.wire.models.cards import card
@@ -110,12 +110,12 @@ def _row(name: str, requests: Sequence[RecordedRequest], home: Path, command: Se
     return LiveRow(name, mode, model, len(requests), paid, without, worst, worst_at, error, error_at, edited, ok)
 
 
-def rates_of(model: str) -> Rates:
+def rates_of(model: str) -> PriceList:
     """Return the prices of a model; what a cache has no price of its own for is input."""
     prices = card(model).prices
     write = prices.input if prices.cache_write is None else prices.cache_write
     read = prices.input if prices.cache_read is None else prices.cache_read
-    return Rates(prices.input, read, write, write if prices.cache_write_long is None else prices.cache_write_long, prices.output)
+    return PriceList(prices.input, read, write, write if prices.cache_write_long is None else prices.cache_write_long, prices.output)
 
 
 @contextmanager
