@@ -211,8 +211,8 @@ def _nested(world: World, config: str, own_names: Sequence[str], kinds: Sequence
         return ()
     # Imported with the first such file, which many projects do not have.
     imports = import_module("palimpsest.sources.instructions.imports")
-    found: tuple[InstructionFile, ...] = imports.with_imports(world, _unique(files), allowed)
-    return found
+    whole: tuple[InstructionFile, ...] = imports.with_imports(world, _unique(files), allowed)
+    return whole
 
 
 def _unique(files: Iterable[InstructionFile]) -> tuple[InstructionFile, ...]:
