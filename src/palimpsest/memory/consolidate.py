@@ -112,7 +112,7 @@ def _clusterings(active: Iterable[Note], now: datetime, words: Words, weighing: 
     near = near_duplicates(listed, words)
 
     steps = []
-    for cluster in clusters(listed, near, words):
+    for cluster in clusters(listed, near):
         leaving = tuple(note for note in cluster.members if is_compressible(note, now, len(near[note.name]), weighing))
         standing = replace(cluster, members=leaving).standing_for_all() if leaving else cluster.representative
         if leaving:

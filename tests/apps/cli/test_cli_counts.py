@@ -152,7 +152,7 @@ def test_an_undone_fold_of_an_imported_session_has_what_its_program_alone_sent(p
     assert pal.json("context", session)["used"] == undone["tokens_after"]
 
 
-def test_a_session_without_a_model_has_one_share_of_the_window_and_no_known_cost(pal: Pal) -> None:
+def test_a_session_without_a_model_has_one_share_of_the_window_and_cost_nothing(pal: Pal) -> None:
     with Log.create(pal.home.store, SessionOpened("plain"), FixedClock(BEGAN)) as log:
         log.append(UserSaid((Text("lines of code\n" * 6_000),)))
         log.sync()
@@ -160,7 +160,8 @@ def test_a_session_without_a_model_has_one_share_of_the_window_and_no_known_cost
     heading = pal("context", "plain").stdout.splitlines()[0]
     assert (agreed_tokens(pal, "plain"), listed_share(pal, "plain")) == (26_607, "13%")
     assert heading == "no model yet · 26.6k/200k tokens (13%)"
-    assert [row["cost_usd"] for row in pal.json("sessions")] == [None]
+    # Without a call nothing was paid, whatever the model.
+    assert [row["cost_usd"] for row in pal.json("sessions")] == [0.0]
 
 
 @pytest.mark.parametrize("hidden", ["6.0", "4.1"])

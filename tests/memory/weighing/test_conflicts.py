@@ -1,12 +1,9 @@
 """Notes that contradict each other."""
 
-import pytest
 from msgspec.structs import replace
 
 from palimpsest.memory.note import Note
-from palimpsest.memory.recall.terms import query_terms
-from palimpsest.memory.weighing.conflicts import NEAR_CONFLICT, Contested, Settled, chain_of, conflicts, supersede
-from palimpsest.memory.weighing.duplicates import near_duplicates
+from palimpsest.memory.weighing.conflicts import Contested, Settled, chain_of, conflicts, supersede
 
 NOTE = Note(
     name="user_a",
@@ -23,10 +20,6 @@ NOTE = Note(
 
 def words(text: str) -> frozenset[str]:
     return frozenset(text.lower().split())
-
-
-def stems(text: str) -> frozenset[str]:
-    return frozenset(query_terms(text))
 
 
 LATER = replace(NOTE, name="user_b", body="95 kg", when="2026-05-02T00:00:00Z")
@@ -71,21 +64,6 @@ def test_notes_that_say_nearly_the_same_with_other_numbers_conflict() -> None:
     other = replace(LATER, attribute="", about="rent", body="the rent of the office is 1,300 euro")
     assert conflicts([one, other], words) == (Settled(other, one, "newer"),)
     assert conflicts([one, replace(other, body="the rent of the office is 1,200 euro net")], words) == ()
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ("the staging port of the billing service on host ulm is 8080", "the staging port of the payment service on host ulm is 8081"),
-        ("the address of host1 in the rack is 10.0.0.1", "the address of host2 in the rack is 10.0.0.2"),
-        ("tests on node 18 listen on port 3000", "tests on node 20 listen on port 3001"),
-        ("测试环境里计费服务的端口号是 8080", "测试环境里支付服务的端口号是 8081"),
-    ],
-)
-def test_statements_of_one_pattern_about_two_things_do_not_conflict(first: str, second: str) -> None:
-    one, other = (replace(note, attribute="", about="a", body=body) for note, body in ((NOTE, first), (LATER, second)))
-    assert near_duplicates([one, other], stems, NEAR_CONFLICT)[one.name] == {other.name}
-    assert conflicts([one, other], stems) == ()
 
 
 def test_me_07_a_chain_of_three_corrections_can_be_told_in_order() -> None:

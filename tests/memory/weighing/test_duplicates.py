@@ -48,29 +48,21 @@ def test_me_26_superseded_notes_are_no_duplicates() -> None:
 
 
 def test_me_31_of_three_near_duplicates_the_newest_stands_for_the_others_names_them_and_keeps_their_evidence() -> None:
-    texts = ["deploys go out on friday at noon", "deploys go out on friday at noon sharp", "deploys go out at noon on friday"]
+    texts = ["deploys go out on friday at noon", "deploys go out on friday at night", "deploys go out on friday at noon sharp"]
     days = ("2026-05-02T00:00:00Z", "2026-05-09T00:00:00Z", "2026-05-05T00:00:00Z")
     group = [note(f"project_{at}", text, evidence=(f"s:{at}",), when=days[at]) for at, text in enumerate(texts)]
     alone = note("project_z", "the office is in Ulm")
     near = near_duplicates([*group, alone], words)
-    (found,) = clusters([*group, alone], near, words)
+    (found,) = clusters([*group, alone], near)
     assert found == Cluster(group[1], (group[0], group[2]))
     standing = found.standing_for_all()
     assert (standing.level, standing.stands_for, standing.evidence) == ("representative", ("project_0", "project_2"), ("s:1", "s:0", "s:2"))
-    assert clusters(group[:2], near_duplicates(group[:2], words), words) == ()
-
-
-def test_no_note_stands_for_one_that_has_a_word_of_its_own() -> None:
-    names = ("billing", "payment", "search")
-    group = [note(f"project_{name}", f"the owner of the {name} service in the new cluster is Ann") for name in names]
-    near = near_duplicates(group, words)
-    assert len(near["project_billing"]) == 2
-    assert clusters(group, near, words) == ()
+    assert clusters(group[:2], near_duplicates(group[:2], words)) == ()
 
 
 def test_me_27_a_pinned_note_is_in_no_cluster() -> None:
     group = [note(f"project_{place}", "deploys go out on friday", pinned=place == 0) for place in range(3)]
-    assert clusters(group, near_duplicates(group, words), words) == ()
+    assert clusters(group, near_duplicates(group, words)) == ()
 
 
 def test_all_pairs_with_enough_overlap_are_found() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[3] / "src" / "palimpsest"
 # Modules that know that a store consists of files or of a database.
 KEPT = {f"palimpsest.stores.{name}" for name in ("blobs", "index.database", "index.refresh", "index.sqlite", "jsonl", "log_file")}
-# A session can be named by the path of its file.
-BY_NATURE = {"apps/cli/opening/home.py": {"blobs", "jsonl"}}
+# A session can be named by the path of its file, and what has taken the place of a file is seen only on the disk.
+BY_NATURE = {"apps/cli/opening/home.py": {"blobs", "jsonl"}, "apps/cli/keep/verify.py": {"jsonl"}}
 # The names of calls that write a file, or give one its name.
 WRITING = {"write_bytes", "write_text", "mkstemp", "NamedTemporaryFile", "rename", "renames", "hardlink_to", "move"}
 

@@ -90,7 +90,7 @@ def test_a_home_that_cannot_be_written_has_its_index_in_memory(store: MemorySess
     with SqliteIndex(path, store) as index:
         assert [row.id for row in index.list()] == ["one"]
         assert found(index, "word") == [("one", 1)]
-        assert index.note == f"{path} cannot be written (File exists): the index is kept in memory and built again each time"
+        assert index.note == f"{path} cannot be written (there is a file): the index is kept in memory and built again each time"
 
 
 def test_an_index_that_becomes_read_only_goes_on_in_memory(store: MemorySessions, index: SqliteIndex, tmp_path: Path) -> None:

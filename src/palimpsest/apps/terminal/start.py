@@ -8,6 +8,7 @@ from typing import Final
 
 from prompt_toolkit.data_structures import Size
 
+from palimpsest.apps.shown_text import unfiltered
 from palimpsest.apps.terminal.display import Device
 from palimpsest.apps.terminal.input.keyboard import Keyboard
 from palimpsest.apps.terminal.screen.look import ScreenLook
@@ -26,7 +27,8 @@ async def run_terminal(around: TerminalSurroundings, look: ScreenLook, *, vi: bo
     """Run the agent in the terminal of standard input and output until the user leaves, or a signal or a closed terminal ends it."""
     # Keys wait for the threads that plan and encode a request: each time that the loop needs the interpreter, for at most so long.
     sys.setswitchinterval(_SWITCH_SECONDS)
-    output = FrameOutput(sys.stdout, _size, os.environ.get("TERM"))
+    # What the screen shows of texts is cleaned where it is painted; the rest is its own sequences.
+    output = FrameOutput(unfiltered(sys.stdout), _size, os.environ.get("TERM"))
     terminal = Terminal(around, look, Device(Keyboard(sys.stdin), output, reflows(os.environ)), vi=vi, seconds=seconds)
     loop = asyncio.get_running_loop()
     for ending in (signal.SIGTERM, signal.SIGHUP):

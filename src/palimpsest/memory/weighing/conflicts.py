@@ -43,8 +43,7 @@ def conflicts(notes: Iterable[Note], words: Words, corrections: frozenset[str] =
     """Return the conflicts between active notes, each settled or contested. `corrections` are names of notes by which the user corrected.
 
     Two notes conflict if they give one attribute of one person, of which there is one value at a time, different values for overlapping
-    times; or if they say nearly the same with another number, unless each has a word of its own beside. Notes about different persons never
-    conflict.
+    times; or if they say nearly the same with other numbers. Notes about different persons never conflict.
     """
     active = sorted((note for note in notes if note.status == "active"), key=lambda note: note.name)
     return tuple(_settled(pair, corrections) for pair in _conflicting(active, words))
@@ -93,7 +92,7 @@ def _conflicting(active: list[Note], words: Words) -> Iterator[_Pair]:
             one, other = by_name[name], by_name[other_name]
             is_new = name < other_name and (name, other_name) not in seen
             differs = one.attribute == other.attribute and _numbers(one) != _numbers(other) and _overlaps(one, other)
-            if is_new and differs and one.policy != "set" and not _name_two_things(one, other, words):
+            if is_new and differs and one.policy != "set":
                 yield _Pair(one, other)
 
 
@@ -120,15 +119,6 @@ def _overlaps(one: Note, other: Note) -> bool:
     ends_before = bool(one.valid_to and other.valid_from and time_of(one.valid_to) <= time_of(other.valid_from))
     starts_after = bool(other.valid_to and one.valid_from and time_of(other.valid_to) <= time_of(one.valid_from))
     return not ends_before and not starts_after
-
-
-def _name_two_things(one: Note, other: Note, words: Words) -> bool:
-    """Whether each has a word or a second number that the other has not: then the two numbers may be those of two things."""
-    first, second = (
-        frozenset(word for word in words(f"{note.about}\n{note.body}") if not _NUMBER.fullmatch(word)) for note in (one, other)
-    )
-    own = _numbers(one) - _numbers(other), _numbers(other) - _numbers(one)
-    return (not first <= second and not second <= first) or min(map(len, own)) > 1
 
 
 def _numbers(note: Note) -> frozenset[str]:

@@ -74,11 +74,8 @@ def near_duplicates(notes: Iterable[Note], words: Words, least: float = NEAR) ->
     return {name: frozenset(others) for name, others in found.items()}
 
 
-def clusters(notes: Iterable[Note], near: Mapping[str, frozenset[str]], words: Words) -> tuple[Cluster, ...]:
-    """Return the connected groups of at least three near duplicates, in the order of their representatives. Pinned notes are in none.
-
-    A note that has a word which its representative has not is no member: it may be the same statement about something else.
-    """
+def clusters(notes: Iterable[Note], near: Mapping[str, frozenset[str]]) -> tuple[Cluster, ...]:
+    """Return the connected groups of at least three near duplicates, in the order of their representatives. Pinned notes are in none."""
     by_name = {note.name: note for note in notes if note.status == "active" and not note.pinned}
     seen: set[str] = set()
     found: list[Cluster] = []
@@ -96,9 +93,7 @@ def clusters(notes: Iterable[Note], near: Mapping[str, frozenset[str]], words: W
             # What was said last stands for what was said before; what the user stated is not represented by anything else.
             ordered = sorted((by_name[each] for each in sorted(group)), key=lambda note: time_of(note.when), reverse=True)
             first, *rest = sorted(ordered, key=lambda note: -trust_rank(note.trust))
-            said = words(f"{first.about}\n{first.body}")
-            members = sorted((note for note in rest if words(f"{note.about}\n{note.body}") <= said), key=lambda note: note.name)
-            found += [Cluster(first, tuple(members))] if members else []
+            found.append(Cluster(first, tuple(sorted(rest, key=lambda note: note.name))))
     return tuple(found)
 
 

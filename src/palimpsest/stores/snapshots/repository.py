@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from palimpsest.core.errors import StoreError
+from palimpsest.stores.files import write_private
 from palimpsest.stores.snapshots.git import ShadowGit, Wrap, find_git
 
 _LARGEST_POINTER: Final = 4_096
@@ -158,16 +159,17 @@ def _borrow(found: Repository, place: Path) -> tuple[str, ...]:
     tables = found.shared / "reftable"
     extensions = [("objectformat", "sha256")] * bool(_SHA256.search(config)) + [("refstorage", "reftable")] * tables.is_dir()
     lines = [f"[core]\nrepositoryformatversion = {int(bool(extensions))}\nbare = false\n[extensions]\n"]
-    (place / "config").write_text("".join((*lines, *(f"{name} = {value}\n" for name, value in extensions))))
+    write_private(place / "config", "".join((*lines, *(f"{name} = {value}\n" for name, value in extensions))).encode(), sync=False)
     head = bounded_file(found.folder / "HEAD", _LARGEST_POINTER)
     if not _HEAD.fullmatch(head):
         raise _refused(found.folder / "HEAD", "does not name a commit")
-    (place / "HEAD").write_bytes(head)
+    write_private(place / "HEAD", head, sync=False)
     for name in ("packed-refs", "shallow"):
         if data := bounded_file(found.shared / name, _LARGEST_LIST):
-            (place / name).write_bytes(data)
+            write_private(place / name, data, sync=False)
     (place / "info").mkdir()
-    (place / "info" / "exclude").write_bytes(bounded_file(found.shared / "info" / "exclude", _LARGEST_CONFIG) + b"\n" + _user_excludes())
+    excludes = bounded_file(found.shared / "info" / "exclude", _LARGEST_CONFIG) + b"\n" + _user_excludes()
+    write_private(place / "info" / "exclude", excludes, sync=False)
     for source in (found.shared / "objects", found.shared / "refs", *([tables] if tables.is_dir() and not tables.is_symlink() else [])):
         (place / source.name).symlink_to(source)
     return tuple(f"core.{name.decode()}={value.decode()}" for name, value in _FILE_SYSTEM.findall(config))

@@ -113,7 +113,7 @@ def test_unknown_prices_are_not_printed_as_zero(pal: Pal) -> None:
     (made,) = pal.json("compact", LONG, "--no-model", "--model", "openai-compatible/strange")
 
     assert (made["price_usd"], made["saved_usd_per_call"]) == (None, None)
-    assert (local["price_usd"], local["saved_usd_per_call"]) == (0, 0)
+    assert (local["price_usd"], local["saved_usd_per_call"]) == (None, None)
     assert "$" not in shown.splitlines()[1]
 
 

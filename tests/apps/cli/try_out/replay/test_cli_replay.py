@@ -101,7 +101,7 @@ def test_a_model_without_a_card_is_billed_by_a_stand_in_that_a_footnote_names(tm
     lines = result.stdout.splitlines()
     assert (result.exit_code, lines[0]) == (0, "claude-sonnet-4-5[1m], window 1,000,000, cache entries last 5m")
     assert lines[3].split() == ["recorded", "$4.50", "[1]", "0.0", "1.0M"]
-    assert lines[4] == "[1] no card is known for mimo-v2.5-free, so it is billed as claude-sonnet-4-5[1m]; --card names another"
+    assert lines[4] == "[1] no price is known for mimo-v2.5-free, so it is billed as claude-sonnet-4-5[1m]; --card names another"
 
 
 def test_each_session_is_billed_by_its_own_model_and_beside_what_its_file_reports(pal: Pal, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A list on the terminal below the command line: typing filters it, Enter takes a row, Esc takes none."""
 
 import asyncio
+import sys
 from collections.abc import Sequence
 
 from prompt_toolkit.application import Application
@@ -9,8 +10,9 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout import Dimension, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
+from prompt_toolkit.output import create_output
 
-from palimpsest.apps.shown_text import plain
+from palimpsest.apps.shown_text import plain, unfiltered
 from palimpsest.apps.terminal.choosing import Chooser, Row
 
 
@@ -22,7 +24,8 @@ def pick(title: str, rows: Sequence[tuple[str, str]]) -> str | None:
 async def _pick(title: str, rows: Sequence[Row]) -> str | None:
     chooser = Chooser(title, rows)
     typed = Buffer(on_text_changed=lambda buffer: chooser.filter(buffer.text))
-    application: Application[None] = Application(_layout(chooser, typed), key_bindings=_keys(chooser), erase_when_done=True)
+    output = create_output(unfiltered(sys.stdout))
+    application: Application[None] = Application(_layout(chooser, typed), key_bindings=_keys(chooser), erase_when_done=True, output=output)
     running = asyncio.create_task(application.run_async())
     chosen = asyncio.create_task(chooser.chosen())
     # The application also ends by itself, when the terminal closes.
