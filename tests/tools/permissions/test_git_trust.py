@@ -134,5 +134,5 @@ def test_a_link_in_the_place_of_a_tracked_folder_is_noticed_because_git_searches
     (tmp_path / "outside" / "b").write_text("a key")
     shutil.rmtree(place / "src")
     (place / "src").symlink_to(tmp_path / "outside")
-    found = subprocess.run(["git", "-C", place, "grep", "key"], check=False, capture_output=True, text=True)
+    found = subprocess.run(["git", "-C", place, "grep", "--no-color", "key"], check=False, capture_output=True, text=True)
     assert (found.stdout, follows_no_link(place)) == ("src/b:a key\n", False)
