@@ -182,3 +182,18 @@ def test_the_lines_of_the_readme_run_as_they_stand_there(server: WireServer, mon
     names = {"anthropic": anthropic, "openai": openai, "messages": [{"role": "user", "content": "Hello"}]}
     exec(lines, names)  # noqa: S102 - the lines of our own page
     assert [path for path, _ in server.requests] == ["/v1/messages", "/v1/responses"]
+
+
+@pytest.mark.states("PV-21")
+@pytest.mark.states("PV-23")
+def test_a_request_that_goes_on_from_what_the_provider_holds_is_sent_as_it_is_and_is_no_conversation(server: WireServer) -> None:
+    said = [{"role": "user", "content": "go on"}]
+    held: list[tuple[WireName, dict[str, Any]]] = [
+        ("anthropic", {"extra_body": {"thread": {"type": "continue", "previous_message_id": "msg_1"}}}),
+        ("responses", {"previous_response_id": "resp_1"}),
+        ("responses", {"conversation": "conv_1"}),
+    ]
+    for wire, more in held:
+        client = sync_client(wire, server.url)
+        create(client, wire, said, **more)
+        assert (client.conversations.all(), server.requests[-1][1]["input" if wire == "responses" else "messages"]) == ((), said)

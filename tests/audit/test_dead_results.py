@@ -39,7 +39,9 @@ def by_definition(now: Situation, *, held: bool, patience: float) -> list[DeadRe
             continue
         counter = TokenCounter(now.tokens.rule, now.tokens.factor)
         tokens = counter.item(item)
-        mask = Mask((item.id,), stub_of(now.view.items, place, tokens, counter.factor))
+        # A stub tells the size by a factor that does not change with every call.
+        rounded = TokenCounter(now.tokens.rule, round(counter.factor, 2))
+        mask = Mask((item.id,), stub_of(now.view.items, place, rounded.item(item), counter.factor))
         call_id = item.content.call_id if isinstance(item.content, ToolResult) else ""
         gain = tokens - counter.content(ToolResult(call_id, (Text(mask.text),)))
         if gain > 0:

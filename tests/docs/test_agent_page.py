@@ -21,6 +21,7 @@ from palimpsest.engine.coding.settings import CodingSettings
 from palimpsest.engine.memory.access.quoting import MOST_CHANGES_A_TURN
 from palimpsest.profiles.named import profile
 from palimpsest.profiles.profile import AgentRules
+from palimpsest.sources.skills.files import MOST_SKILLS
 from palimpsest.stores.home import Home
 from palimpsest.tools.files import images, read, search, write
 from palimpsest.tools.files.confined import LARGEST_FILE
@@ -68,7 +69,7 @@ LIMITS = {
     "wait_agent": f"{agent_tools.DEFAULT_WAIT_MS // 1000} s, at most {agent_tools.LONGEST_WAIT_MS // 1000:,} s on request, "
     f"{agent_tools.MOST_IDS} sub-agents",
     "remember": f"{MOST_CHANGES_A_TURN} notes a turn",
-    "skill": f"{skill.LARGEST_SKILL // 1000} kB, {skill.MOST_SKILLS} skills",
+    "skill": f"{skill.LARGEST_SKILL // 1000} kB, {MOST_SKILLS} skills",
 }
 
 

@@ -9,6 +9,7 @@ from msgspec import NODEFAULT, Raw, Struct
 from msgspec.structs import FieldInfo, fields
 
 from palimpsest.core import edits, events, items
+from palimpsest.core.events.calls import CacheDiagnosis, RateLimit, UsageBeside
 from palimpsest.core.format import codec
 
 _FORMAT = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
@@ -21,7 +22,20 @@ _NAMED: dict[object, str] = {
     items.Content: "Content",
     edits.Edit: "Edit",
 }
-_VALUES: tuple[type[Struct], ...] = (items.Signature, events.EventRef, events.Usage, events.Statement, edits.Loss, edits.LostEntity)
+_VALUES: tuple[type[Struct], ...] = (
+    items.Signature,
+    events.EventRef,
+    events.Usage,
+    events.AppliedEdit,
+    RateLimit,
+    UsageBeside,
+    events.InputTransformation,
+    CacheDiagnosis,
+    events.Statement,
+    edits.Loss,
+    edits.LostEntity,
+    edits.ReasoningLost,
+)
 _PIECES: tuple[type[Struct], ...] = (edits.Keep, edits.Put)
 
 

@@ -7,12 +7,12 @@ from typing import Any
 from palimpsest.audit.dead_results import stub_text
 from palimpsest.audit.fold_texts import evidence_block
 from palimpsest.audit.pins import pinned
+from palimpsest.audit.tools.working_state import known_paths
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import ToolCall
 from palimpsest.core.log.log import Log
 from palimpsest.engine.agent import Agent
 from palimpsest.policies.clear.results import maskable
-from palimpsest.policies.restore import known_paths
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import Home, MemoryHome

@@ -22,7 +22,6 @@ from palimpsest.sources.variants.palimpsest import our_skills
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import Home
 from palimpsest.tools.permissions.decision import Approval
-from palimpsest.tools.session.skill import SkillFolders
 
 pytestmark = pytest.mark.machine
 
@@ -36,7 +35,9 @@ def project(tmp_path: Path) -> Path:
     return place
 
 
-def answered(project: Path, *replies: tuple[tuple[str, dict[str, object]], ...]) -> tuple[list[str], list[str], str]:
+def answered(
+    project: Path, *replies: tuple[tuple[str, dict[str, object]], ...], deny: tuple[str, ...] = ()
+) -> tuple[list[str], list[str], str]:
     """The texts of the results, the questions that the user was asked and allowed once, and the reason why the turn ended."""
 
     async def run() -> tuple[list[str], list[str], str]:
@@ -51,7 +52,7 @@ def answered(project: Path, *replies: tuple[tuple[str, dict[str, object]], ...])
             for turn, reply in enumerate(replies)
         ]
         async with Agent("claude-sonnet-4-5", provider=Scripted(*script, "done"), cwd=project, home=home) as agent:
-            equip(agent, home, CodingSettings(sandbox="off"), approve)
+            equip(agent, home, CodingSettings(sandbox="off", deny=deny), approve)
             async for piece in agent.run("go"):
                 if isinstance(piece, Event) and isinstance(piece.body, ToolReturned):
                     texts.append(text_of(piece.body.result))
@@ -88,9 +89,6 @@ def test_skills_of_a_project_that_lie_outside_of_it_are_not_looked_for(project: 
         (folder / "SKILL.md").write_text(SKILL.format(name=name))
     (project / ".agents").mkdir()
     (project / ".agents/skills").symlink_to(tmp_path / "elsewhere")
-    folders = (project / ".agents/skills", project / ".claude/skills")
-    assert list(SkillFolders(folders, project).skills()) == ["inside"]
-    assert list(SkillFolders((tmp_path / "elsewhere", *folders), project).skills()) == ["inside", "outside"]
 
     listed: list[str] = []
 
@@ -102,6 +100,19 @@ def test_skills_of_a_project_that_lie_outside_of_it_are_not_looked_for(project: 
     world = Watched(SessionState(cwd=str(project), home=str(tmp_path / "home")), FixedClock(0))
     assert [skill.name for skill in our_skills(world)] == ["inside"]
     assert str(project / ".agents/skills") not in listed
+
+
+def test_a_skill_of_a_project_does_not_show_a_file_that_may_not_be_read(project: Path) -> None:
+    folder = project / ".claude/skills/deploy"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text(SKILL.format(name="deploy"))
+    (folder / ".env").write_text("KEY=1")
+    (folder / "more").write_text("more")
+    calls: tuple[tuple[str, dict[str, object]], ...] = (
+        ("skill", {"name": "deploy", "file": ".env"}),
+        ("skill", {"name": "deploy", "file": "more"}),
+    )
+    assert answered(project, calls, deny=("read(.env)",)) == (["a rule restricts reading .env", "more"], [], "done")
 
 
 def test_a_command_is_judged_in_the_folder_in_which_it_will_run(project: Path, tmp_path: Path) -> None:

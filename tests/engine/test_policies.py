@@ -125,7 +125,7 @@ def test_a_plan_asks_the_model_and_the_call_is_recorded_with_what_it_cost() -> N
     session = busy(Doing(asking))
     ran = online(session, run_policies(session, "before_call"), Scripted("done"))
     assert ran.notices == ("asked",)
-    started, replied = session.log.event(session.log.tip - 1), session.log.event(session.log.tip)
+    started, replied = session.log.event(session.log.tip - 2), session.log.event(session.log.tip - 1)
     assert isinstance(started.body, CallStarted)
     assert isinstance(replied.body, ModelReplied)
     assert (started.body.purpose, replied.body.purpose, replied.body.call) == ("summary", "summary", started.seq)

@@ -190,8 +190,8 @@ def test_a_fork_continues_from_an_event_and_leaves_the_first_session_unchanged()
 
 def test_switching_the_model_changes_the_budget_and_is_recorded() -> None:
     session = worked()
-    assert session.switch(card("gpt-5.5")).body == ModelSwitched("gpt-5.5", "claude-sonnet-4-5")
-    assert (session.card.name, session.budget.window) == ("gpt-5.5", 272_000)
+    assert session.switch(card("gpt-5.2")).body == ModelSwitched("gpt-5.2", "claude-sonnet-4-5")
+    assert (session.card.name, session.budget.window) == ("gpt-5.2", 272_000)
 
 
 def test_a_plan_gets_blobs_kept_and_events_of_the_log() -> None:

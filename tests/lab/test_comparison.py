@@ -18,7 +18,7 @@ from palimpsest.wire.request import Params, Tool
 R = [
     *("calls", "tokens_in", "tokens_out", "peak", "mean", "cache_read", "cache_write", "usd", "usd_parts", "usd_of", "folds"),
     *("folds_per_100", "masks", "offloads", "invalid", "faults", "too_long", "refused", "stopped", "asked", "failed", "failure"),
-    *("rereads", "rereads_by", "survival", "probes", "plan_ms"),
+    *("rereads", "rereads_by", "reasoning_lost", "reasoning_lost_in_loops", "reasoning_kept", "survival", "probes", "plan_ms"),
 ]
 SURVIVAL = ["user_messages", "edited_paths", "read_paths", "commands", "numbers"]
 SONNET, GPT = card("claude-sonnet-4-5", window=200_000), card("gpt-5.5", window=200_000)

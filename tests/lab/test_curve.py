@@ -55,7 +55,7 @@ def test_every_profile_of_the_curve_can_be_made_and_the_rival_compacts_where_it_
         ("palimpsest@PAL_THRIFT=thrifty,PAL_COMPACT_AT=80000", "thrifty, 80k"),
         ("palimpsest@PAL_COMPACT_AT=60%", "60%"),
         (AT_80K, "80k"),
-        ("codex-0.166@PAL_EVIDENCE=off", "PAL_EVIDENCE=off"),
+        ("codex-0.166@PAL_EVIDENCE=on", "PAL_EVIDENCE"),
         ("context-editing@clear_tool_uses.sticky=on", "sticky"),
     ],
 )

@@ -24,7 +24,7 @@ def test_a_session_is_billed_by_the_model_that_made_most_replies() -> None:
     few = Usage(input=10)
     loaded = _loaded(*_reply(1, "gpt-5.5", few), *_reply(3, "gpt-5.5", few), *_reply(5, "claude-haiku-4-5", few))
 
-    assert own_card(loaded) == OwnCard(for_replay(card("gpt-5.5"), 272_000))
+    assert own_card(loaded) == OwnCard(for_replay(card("gpt-5.5"), 1_050_000))
     assert own_card(loaded, window=50_000).card.window == 50_000
 
 
@@ -32,14 +32,14 @@ def test_prompts_over_the_window_of_a_card_show_that_the_session_had_a_larger_on
     long = Usage(input=400_000)
 
     assert own_card(_loaded(*_reply(1, "claude-sonnet-4-5", long))).card == for_replay(card("claude-sonnet-4-5[1m]"), 1_000_000)
-    assert own_card(_loaded(*_reply(1, "gpt-5.5", long))).card.window == 400_000
+    assert own_card(_loaded(*_reply(1, "gpt-5.2", long))).card.window == 400_000
 
 
 def test_a_model_without_a_card_has_a_stand_in_with_prices() -> None:
     opus, unknown = (own_card(_loaded(*_reply(1, name, Usage(input=1)))) for name in ("claude-opus-9", "mimo-v2"))
     nameless = own_card(_loaded(*_reply(1, "", Usage(input=1)), model=""))
 
-    assert (opus.card.name, opus.stand_in_for) == ("claude-opus-5", "claude-opus-9")
+    assert (opus.card.name, opus.stand_in_for) == ("claude-opus-5-5", "claude-opus-9")
     assert (unknown.card.name, unknown.stand_in_for) == ("claude-sonnet-4-5", "mimo-v2")
     assert (nameless.card.name, nameless.stand_in_for) == ("claude-sonnet-4-5", NO_MODEL)
 
@@ -59,7 +59,7 @@ def test_what_was_recorded_is_billed_call_by_call_at_the_prices_of_the_model_tha
     assert recorded_outcome(events) == Outcome(
         "recorded",
         (
-            BilledCall(0, 2_000, "turn", turn, Cost(input=5.0, output=3.0)),
+            BilledCall(0, 2_000, "turn", turn, Cost(input=10.0, output=4.5)),
             BilledCall(1, 5_000, "summary", aside, Cost(input=0.5)),
         ),
     )

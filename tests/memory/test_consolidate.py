@@ -3,10 +3,12 @@
 import random
 from datetime import UTC, datetime
 
+import pytest
 from msgspec.structs import replace
 
 from palimpsest.memory.consolidate import Consolidated, ConsolidationStep, consolidate, is_over
 from palimpsest.memory.note import Note
+from palimpsest.memory.weighing.importance import DEFAULT_WEIGHING
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 NOTE = Note(
@@ -57,6 +59,37 @@ def test_me_27_me_35_an_old_unused_note_of_little_weight_expires_but_not_a_pinne
     assert [note.name for note in consolidate([old], NOW, words).steps[0].past] == ["project_a"]
     for kept in (replace(old, pinned=True), replace(old, last_used="2026-05-30T00:00:00Z")):
         assert consolidate([kept], NOW, words).steps == ()
+
+
+@pytest.mark.states("SG-66")
+@pytest.mark.parametrize(
+    ("factor", "kept"),
+    [
+        ("uses", {"uses": 2}),
+        ("age", {"kind": "user", "name": "user_a"}),
+        ("intensity", {"intensity": 1.0}),
+        ("uniqueness", {"intensity": 1.0}),
+    ],
+)
+def test_each_factor_of_importance_keeps_a_note_that_leaves_without_it(factor: str, kept: dict[str, object]) -> None:
+    old = replace(NOTE, when="2026-02-01T00:00:00Z")
+    assert [note.name for step in consolidate([old], NOW, words).steps for note in step.past] == ["project_a"]
+    note = replace(old, **kept)
+    assert consolidate([note], NOW, words).steps == ()
+    (step,) = consolidate([note], NOW, words, weighing=replace(DEFAULT_WEIGHING, **{factor: 0.0})).steps
+    assert [each.name for each in step.past] == [note.name]
+
+
+@pytest.mark.states("SG-66")
+def test_of_old_notes_that_say_nearly_the_same_the_least_important_leaves_and_the_last_one_stays() -> None:
+    texts = ("the staging server of the shop is alpha now", "the staging server of the shop is alpha again")
+    one, other = (
+        replace(NOTE, name=f"user_{n}", kind="user", about=text, body=text, when=f"2025-12-0{n}T00:00:00Z")
+        for n, text in enumerate(texts, 1)
+    )
+    result = consolidate([one, other], NOW, words)
+    assert [note.name for step in result.steps for note in step.past] == ["user_1"]
+    assert sorted(result.notes) == ["user_2"]
 
 
 def test_me_31_compressible_near_duplicates_leave_and_one_stands_for_them() -> None:

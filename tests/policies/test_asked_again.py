@@ -8,12 +8,12 @@ from claude_work import MEASURED, World, claude, edits, fill, texts
 from real_work import CLAUDE, Place, at_work, generated, places
 from workplace import offline, reply, say, use
 
+from palimpsest.audit.tools.working_state import RESTORED
 from palimpsest.core.errors import TooFull
 from palimpsest.core.items import Text, text_of
 from palimpsest.core.policy import Look
 from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
-from palimpsest.policies.restore import SOURCE_PREFIX
 from palimpsest.profiles.named import PROFILES, profile
 from palimpsest.wire.encode import encode
 
@@ -59,9 +59,7 @@ def check(name: str, place: Place, recorded: str, *, world: bool) -> None:
             session.environment = replace(session.environment, look=whatever_is_read)
         sizes = ask_until_rest(session, tokens_of)
         assert sizes == sorted(sizes, reverse=True), (recorded, sizes)
-        shown = [
-            (item.source, item.content) for item in session.log.view.items if item.source.startswith(SOURCE_PREFIX) and item.mask is None
-        ]
+        shown = [(item.source, item.content) for item in session.log.view.items if item.source.startswith(RESTORED) and item.mask is None]
         assert len(shown) == len(set(shown)), recorded
 
 
@@ -94,7 +92,7 @@ def test_what_a_fold_brought_back_stands_once_however_often_it_is_asked_for(name
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] > 4 * sizes[-1]
     shown = texts(session)
-    brought = [text_of(item.content) for item in session.log.view.items if item.source.startswith(SOURCE_PREFIX)]
+    brought = [text_of(item.content) for item in session.log.view.items if item.source.startswith(RESTORED)]
     assert sum("Skills that were invoked before:\nreview" in text for text in shown) == 1
     # The fold may keep the old call too, with a stub in place of its result.
     assert sum('{"file_path":"/repo/0.py"}' in text for text in brought) == 1

@@ -15,6 +15,8 @@ from palimpsest.policies.budgets import (
     opencode_measured_budget,
     palimpsest_budget,
 )
+from palimpsest.profiles.named import profile
+from palimpsest.wire.models.cards import card
 
 
 def test_ours_folds_forty_thousand_before_the_end_of_a_large_window() -> None:
@@ -44,6 +46,15 @@ def test_a_reply_beyond_an_input_limit_takes_no_room_from_it() -> None:
     for window in (272_000, 400_000):
         budget = palimpsest_budget(window, 128_000, input_limit=272_000)
         assert (budget.window, budget.compact_at, budget.block_at) == (272_000, 232_000, 269_000)
+
+
+@pytest.mark.states("PV-37")
+def test_ours_folds_before_the_size_at_which_every_token_costs_more_and_blocks_only_where_the_model_refuses() -> None:
+    haiku = card("claude-haiku-5-5")
+    budget = profile("palimpsest", {}).budget(haiku)
+    assert (budget.window, budget.compact_at, budget.block_at) == (100_000, 80_000, 997_000)
+    asked = profile("palimpsest", {"PAL_COMPACT_AT": "400000"}).budget(haiku)
+    assert (asked.window, asked.compact_at, asked.block_at) == (400_000, 400_000, 997_000)
 
 
 windows, outputs = st.integers(4, 2_000_000), st.integers(0, 200_000)

@@ -50,13 +50,13 @@ def test_every_prompt_is_a_small_file_that_a_policy_uses() -> None:
         ),
         ("handoff_prefix", ("Another model", "still in place", "do not repeat")),
         ("claude_code/continued_opening", ("goes on from an earlier one", "earlier part")),
-        ("claude_code/continued_pointer", ("full transcript", "search_log")),
+        ("claude_code/continued_pointer", ("full transcript", "Read it at: /logs/s.jsonl")),
         ("claude_code/continued_work", ("no further questions", "Do not acknowledge", "repeat what happened", "no break")),
         ("claude_code/continued_verbatim", ("verbatim", "did not see them")),
     ],
 )
 def test_a_prompt_asks_for_all_that_it_must(name: str, asked: tuple[str, ...]) -> None:
-    text = prompt(name, focus="", prior="", conversation="", session="s")
+    text = prompt(name, focus="", prior="", conversation="", transcript="/logs/s.jsonl")
     assert [words for words in asked if words not in text] == []
     assert "{{" not in text
 

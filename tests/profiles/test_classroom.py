@@ -39,6 +39,10 @@ class Folder:
         self.files[name] = data
         return name
 
+    def create(self, name: str, data: bytes) -> str:
+        stem = name.removesuffix(".jsonl")
+        return self.keep(name if name not in self.files else f"{stem}-{len(self.files) + 1}.jsonl", data)
+
     def look(self, want: Look) -> str | None:
         return self.files[want.name].decode() if want.name in self.files else None
 
@@ -47,7 +51,13 @@ def at_work(folder: Folder | None = None, told_from: str = "") -> Session:
     session = work(profile("classroom", {"told_from": told_from}))
     place = folder or Folder()
     session.environment = Environment(
-        MemorySessions(), MemoryBlobs(), FixedClock(SECOND * 1_000), keep=place.keep, look=place.look, offload=inline, retries=NO_RETRIES
+        MemorySessions(),
+        MemoryBlobs(),
+        FixedClock(SECOND * 1_000),
+        create=place.create,
+        look=place.look,
+        offload=inline,
+        retries=NO_RETRIES,
     )
     return session
 
@@ -155,7 +165,11 @@ def test_cl_10_the_transcript_is_complete_before_the_fold_and_each_line_is_one_m
     online(session, run_policies(session, "asked"), Scripted(answer))
     assert seen == [1]
     lines = [msgspec.json.decode(line) for line in folder.files[f".transcripts/transcript_{SECOND}.jsonl"].splitlines()]
-    assert [line["type"] for line in lines] == ["message", "function_call", "function_call_output"]
+    assert lines == [
+        {"role": "user", "content": [{"type": "text", "text": "hello"}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "bash", "input": {"command": "ls"}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "a.py"}]},
+    ]
 
 
 def test_cl_11_if_the_transcript_cannot_be_written_nothing_is_folded() -> None:

@@ -119,11 +119,13 @@ def test_cc_06_disabling_auto_compact_leaves_the_asked_compaction_and_disabling_
     assert folds(170_000, name, {"DISABLE_COMPACT": "0"})
 
 
-def test_disabling_compact_leaves_the_masks_and_disabling_microcompact_takes_the_token_kind() -> None:
+def test_disabling_compact_leaves_the_masks_and_disabling_microcompact_takes_those_by_size() -> None:
     names = [policy.name for policy in profile("claude-code", {"DISABLE_COMPACT": "1"}).policies]
-    assert names[:3] == ["clear_idle", "clear_cached", "clear_results"]
+    assert names[:3] == ["clear_idle", "clear_results", "swap_notes"]
     names = [policy.name for policy in profile("claude-code", {"DISABLE_MICROCOMPACT": "1"}).policies]
-    assert names[:3] == ["clear_idle", "clear_cached", "swap_notes"]
+    assert names[:2] == ["clear_idle", "swap_notes"]
+    names = [policy.name for policy in profile("claude-code", {"cached_microcompact": "on"}).policies]
+    assert names[:3] == ["clear_idle", "clear_cached", "clear_results"]
 
 
 @pytest.mark.parametrize(

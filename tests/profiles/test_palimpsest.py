@@ -33,7 +33,7 @@ def policy(ours: Profile, name: str) -> Policy:
 def test_it_is_the_default_and_everything_it_does_passes_the_full_gate() -> None:
     ours = profile()
     assert (ours.name, DEFAULT, ours.strictness, ours.folds_per_turn, ours.circuit) == ("palimpsest", "palimpsest", "full", 2, 3)
-    assert [each.name for each in ours.policies] == ["clear_dead", "narrate", "fold", "warn", "watch_cache"]
+    assert [each.name for each in ours.policies] == ["clear_dead", "narrate", "fold", "remind", "warn", "watch_cache"]
     assert ours.limiter(CLAUDE) == PreviewLimiter()
     assert "none" in PROFILES
     assert profile("none").policies == ()

@@ -25,7 +25,7 @@ WORLD = MemoryWorld(
     repository=GitFacts("topic", "main", (" M a.py",), ("abc first",)),
 ).with_state(
     model="claude-sonnet-4-5",
-    texts={"version": "palimpsest 1", "attribution": "Sign commits.", "memory": "- notes.md"},
+    texts={"version": "palimpsest 1", "attribution": "Sign commits.", "memory": "- notes.md", "memory_rules": "Keep notes."},
     deferred=(Tool("WebFetch"), Tool("Monitor")),
     agents={"explore": "searches"},
     tokens_left=15_000_000,
@@ -51,7 +51,7 @@ def test_cc_62_the_first_request_carries_instructions_and_date_before_the_prompt
     assert last == "hello"
     assert first == (
         "<system-reminder>\n# claudeMd\nInstructions from: /home/u/.claude/CLAUDE.md\nmy own\n"
-        "Instructions from: /repo/CLAUDE.md\nbe kind, see @docs/style.md\nInstructions from: /repo/docs/style.md\nuse tabs\n"
+        "Instructions from: /repo/CLAUDE.md\nbe kind, see @docs/style.md\nInstructions from: /repo/docs/style.md\nuse tabs\n\n- notes.md\n"
         "# currentDate\nToday's date is 2026-11-16.\n\n"
         "This context may or may not matter for the task; do not mention it unless it does.\n</system-reminder>"
     )
@@ -61,7 +61,8 @@ def test_cc_62_the_system_prompt_of_the_documents_has_the_environment_and_then_g
     session = claude("claude-code")
     stated = texts(state(session, WORLD))
 
-    assert [item.source for item in session.log.view.head] == ["version", "identity", "base", "memory", "environment", "git_status"]
+    assert [item.source for item in session.log.view.head] == ["version", "identity", "base", "environment", "git_status"]
+    assert stated["base"].partition("\n\nKeep notes.\n\n## Context\n")[2]
     assert stated["environment"] == (
         "<env>\nWorking directory: /repo\nIs directory a git repo: yes\nPlatform: linux\nShell: bash\nOS Version: Linux 6.1\n"
         "Today's date: 2026-11-16\nModel: claude-sonnet-4-5\n</env>"

@@ -39,7 +39,8 @@ def _sources() -> Iterator[str]:
     for path in sorted(PACKAGE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         tree = ast.parse(text)
-        yield from (f"{_name(path)}: {wrong}" for wrong in (*_module(text, tree), *_functions(path, tree), *_words(path, text, tree)))
+        wrongs = (*_module(text, tree), *_functions(path, tree), *_words(path, text, tree), *_tool_names(path, tree))
+        yield from (f"{_name(path)}: {wrong}" for wrong in wrongs)
 
 
 def _module(text: str, tree: ast.Module) -> Iterator[str]:
@@ -61,6 +62,18 @@ def _functions(path: Path, tree: ast.Module) -> Iterator[str]:
             yield f"{node.name} has {LONGEST_FUNCTION} lines or more"
         if room in PURE and any(isinstance(each, ast.Import | ast.ImportFrom) for each in ast.walk(node)):
             yield f"{node.name} imports inside"
+
+
+def _tool_names(path: Path, tree: ast.Module) -> Iterator[str]:
+    """Comparisons of the name of a tool with names: what a tool does is known to `audit/tools` alone."""
+    folders = path.relative_to(PACKAGE).parts
+    if folders[0] not in {"audit", "policies", "profiles", "sources", "mirror"} or folders[:2] == ("audit", "tools"):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and isinstance(node.left, ast.Attribute) and node.left.attr == "tool":
+            other = node.comparators[0]
+            if isinstance(other, ast.Constant | ast.Set | ast.Tuple | ast.Name):
+                yield f"line {node.lineno}: ask audit/tools what a tool does, instead of comparing its name"
 
 
 def _words(path: Path, text: str, tree: ast.Module) -> Iterator[str]:

@@ -16,7 +16,6 @@ from palimpsest.engine.policies import compact_focus
 from palimpsest.stores.home import Home
 from palimpsest.tools.functions import InstalledTools, tool_from
 from palimpsest.tools.session.compact import compact_tool
-from palimpsest.tools.session.skill import SkillFolders
 from palimpsest.tools.shell.bash import Shell
 from palimpsest.tools.tool import ToolOutput
 from palimpsest.tools.toolset import Toolset, standard_tools, task_graph
@@ -49,7 +48,7 @@ def everything(workspace: Workspace) -> Toolset:
         Shell(workspace.root),
         tasks=task_graph(workspace, "me"),
         archive=LogArchive(log, home.store, home.blobs, home.clock, home.index),
-        skills=SkillFolders(()),
+        skills=tuple,
         fetcher=Fetcher(),
         installed=InstalledTools((tool_from(weather), tool_from(read)), ("one package is broken",)),
     )

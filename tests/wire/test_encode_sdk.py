@@ -2,19 +2,20 @@
 
 import copy
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Required, get_origin, get_type_hints
 
 import pytest
 from anthropic.types.message_create_params import MessageCreateParamsBase
 from msgspec import Raw
+from official_types import accept
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
 from openai.types.responses.response_input_item_param import LocalShellCall
 from openai.types.responses.response_output_message_param import ResponseOutputMessageParam
 from openai.types.responses.response_output_text_param import ResponseOutputTextParam
 from openai.types.responses.response_reasoning_item_param import ResponseReasoningItemParam
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from palimpsest.core.items import Content, Cover, Document, Image, Item, Kind, Opaque, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
@@ -71,20 +72,6 @@ def checked(model: ModelCard, params: Params) -> dict[str, Any]:
     assert check_request(model.wire, request.body) == ()
     body: dict[str, Any] = json.loads(request.body)
     return body
-
-
-def accept(kind: Any, body: dict[str, Any]) -> None:
-    """Validate to the last leaf: the clients type lists as iterables, which are only checked as they are read."""
-    adapter = TypeAdapter(kind)
-    read(adapter.validate_python(body))
-
-
-def read(value: Any) -> None:
-    if isinstance(value, dict):
-        value = value.values()
-    if isinstance(value, Iterable) and not isinstance(value, str):
-        for each in value:
-            read(each)
 
 
 @pytest.mark.parametrize("params", PARAMS)

@@ -1,7 +1,9 @@
+import json
+
 import pytest
 
-from palimpsest.core.errors import PromptTooLong, ProviderError
-from palimpsest.wire.failures import http_error, provider_error
+from palimpsest.core.errors import PromptTooLong, ProviderError, ThinkingRefused
+from palimpsest.wire.failures import http_error, mismatch_facts, provider_error
 
 
 @pytest.mark.parametrize(
@@ -113,3 +115,39 @@ def test_an_error_within_a_stream_has_the_status_that_its_code_means(error: dict
 
 def test_the_status_of_an_answer_wins_over_its_code() -> None:
     assert http_error(503, b'{"error":{"type":"rate_limit_error","message":"slow down"}}', "x").status == 503
+
+
+@pytest.mark.states("PV-05")
+def test_refused_thinking_is_recognised_in_each_of_its_words_and_nothing_else_is() -> None:
+    place, remedy = (
+        "messages.12.content.3: ",
+        ' Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to "drop_block".',
+    )
+    words = "Invalid `signature` in `thinking` block"
+    needs = " That setting requires the `thinking-binding-controls-2026-08-01` value in the `anthropic-beta` header."
+    refused = [
+        f"{place}{words}. The block is bound to a different conversation.{remedy}",
+        f"{place}{words}. The block is BOUND to a different conversation.{remedy}{needs}",
+        f"{place}{words}. The block was not created in this conversation.",
+        f"{place}{words}",
+    ]
+    for message in refused:
+        found = http_error(400, json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": message}}).encode(), "x")
+        assert isinstance(found, ThinkingRefused)
+        assert (found.path, found.message, found.status, found.refuses_form) == ("messages.12.content.3", message, 400, False)
+    others = [(400, f"betas:{needs}"), (400, "thinking.block_binding: Extra inputs are not permitted"), (403, refused[0])]
+    for status, message in others:
+        assert type(http_error(status, json.dumps({"error": {"message": message}}).encode(), "x")) is ProviderError
+
+
+@pytest.mark.states("PV-05")
+def test_the_header_of_a_mismatch_is_read_as_far_as_it_is_what_it_should_be() -> None:
+    table = {
+        "block=messages.1.content.0;kind=system": ("messages.1.content.0", "system"),
+        " kind=tools ; block=messages.2.content.1 ;kind=system": ("messages.2.content.1", "tools"),
+        "kind=System": ("", ""),
+        f"kind={'a' * 41};block=../etc": ("", ""),
+        "": ("", ""),
+        ";;=;": ("", ""),
+    }
+    assert {header: mismatch_facts(header) for header in table} == table

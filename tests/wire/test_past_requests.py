@@ -71,6 +71,19 @@ def test_a_request_of_the_past_is_the_same_after_its_card_has_changed(model: Mod
     assert encode(log.view, changed).body != request.body
 
 
+def test_a_request_of_a_version_that_knew_the_model_otherwise_comes_back_as_it_was_sent() -> None:
+    log, blobs = _log(), MemoryBlobs()
+    log.append(UserSaid((Text("hi"),)))
+    sent = Params(max_tokens=9_000, thinking_budget=2_000)
+    request = encode(log.view, card("claude-opus-4-8"), (), msgspec.structs.replace(sent, fitted=True))
+    assert b'"budget_tokens":2000' in request.body
+    log.append(CallStarted("claude-opus-4-8", request.wire, Raw(msgspec.json.encode(sent)), "", request.digest, len(request.body)))
+    found = past_request(log, 1, blobs.get)
+    assert (found.request.body, found.verified) == (request.body, True)
+    # What is sent next is what the model accepts today.
+    assert b'"budget_tokens"' not in next_request(log.view, blobs.get).body
+
+
 def test_what_one_card_decided_does_not_bind_another_model() -> None:
     log = _log()
     log.append(UserSaid((Text("hi"),)))

@@ -8,8 +8,9 @@ from typing import Any, Final, Self, TypeVar, cast
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.engine.conversation.conversation import Conversation
 from palimpsest.engine.conversation.several import Conversations
+from palimpsest.mirror.detecting import is_whole_list
 from palimpsest.mirror.plain import plain_value
-from palimpsest.wire.json_reading import is_json
+from palimpsest.wire.json_reading import is_json, table_at, text
 from palimpsest.wire.models.cards import WireName
 
 Client = TypeVar("Client")
@@ -73,7 +74,7 @@ def followed_resource(resource: Any, conversations: Conversations, wire: WireNam
 
 
 class _ResourceCalls:
-    """The calls of one resource. A request without a list, such as one that goes on from a stored response, is sent as it is."""
+    """The calls of one resource. A request without its whole list, such as one that continues a thread, is sent as it is."""
 
     def __init__(self, conversations: Conversations, wire: WireName) -> None:
         self._conversations = conversations
@@ -83,7 +84,9 @@ class _ResourceCalls:
     def conversation(self, given: dict[str, Any]) -> Conversation | None:
         """Return the conversation of a request, or `None` if it has no list."""
         messages = given.get(self._field)
-        if not isinstance(messages, list | tuple) or given.get("previous_response_id"):
+        # Fields that an SDK does not know yet are given as its `extra_body`; the marks of the SDKs for "not given" are false.
+        request = {name: value for name, value in {**given, **(given.get("extra_body") or {})}.items() if value}
+        if not isinstance(messages, list | tuple) or not is_whole_list(request, messages):
             return None
         return self._conversations.of(
             messages, model=str(given.get("model") or ""), system=given.get(self._system) or None, shape=self._wire
@@ -100,6 +103,14 @@ class _ResourceCalls:
             return given, None
         return given | {self._field: conversation.prepare(given[self._field], **self.facts(given))}, conversation
 
+    def again(self, request: dict[str, Any], conversation: Conversation | None, error: Exception) -> dict[str, Any] | None:
+        """Return a request without any thinking, if the provider refuses its thinking and the request does not ask for that error."""
+        asked = table_at(table_at(request, "thinking"), "block_binding")
+        if conversation is None or self._wire != "anthropic" or text(asked, "prefix_mismatch_behavior") == "error":
+            return None
+        messages = conversation.without_thinking(request[self._field], error)
+        return None if messages is None else request | {self._field: messages}
+
     async def aprepared(self, given: dict[str, Any]) -> tuple[dict[str, Any], Conversation | None]:
         """As `prepared`, without blocking the event loop."""
         conversation = self.conversation(given)
@@ -112,7 +123,12 @@ class _ResourceCalls:
 
         def sent(**given: Any) -> Any:
             request, conversation = self.prepared(given)
-            reply = create(**request)
+            try:
+                reply = create(**request)
+            except Exception as error:
+                if (bare := self.again(request, conversation, error)) is None:
+                    raise
+                reply = create(**bare)
             if conversation is None or (raw and given.get("stream")):
                 return reply
             if given.get("stream"):
@@ -124,7 +140,12 @@ class _ResourceCalls:
 
         async def sent_async(**given: Any) -> Any:
             request, conversation = await self.aprepared(given)
-            reply = await create(**request)
+            try:
+                reply = await create(**request)
+            except Exception as error:
+                if (bare := self.again(request, conversation, error)) is None:
+                    raise
+                reply = await create(**bare)
             if conversation is None or (raw and given.get("stream")):
                 return reply
             if given.get("stream"):
@@ -200,7 +221,13 @@ class _StreamContext:
     def __enter__(self) -> Any:
         request, self._conversation = self._calls.prepared(self._given)
         self._manager = self._open(**request)
-        self._stream = self._manager.__enter__()
+        try:
+            self._stream = self._manager.__enter__()
+        except Exception as error:
+            if (bare := self._calls.again(request, self._conversation, error)) is None:
+                raise
+            self._manager = self._open(**bare)
+            self._stream = self._manager.__enter__()
         return self._stream
 
     def __exit__(self, *exception: object) -> Any:
@@ -211,7 +238,13 @@ class _StreamContext:
     async def __aenter__(self) -> Any:
         request, self._conversation = await self._calls.aprepared(self._given)
         self._manager = self._open(**request)
-        self._stream = await self._manager.__aenter__()
+        try:
+            self._stream = await self._manager.__aenter__()
+        except Exception as error:
+            if (bare := self._calls.again(request, self._conversation, error)) is None:
+                raise
+            self._manager = self._open(**bare)
+            self._stream = await self._manager.__aenter__()
         return self._stream
 
     async def __aexit__(self, *exception: object) -> Any:

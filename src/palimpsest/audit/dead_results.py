@@ -100,8 +100,9 @@ def _clearing_mask(call: ToolCall, raw: int, item_id: str, factor: float, rule: 
     """The mask of a result with unscaled size `raw`, and the tokens that it frees."""
     tokens, length = scaled(raw, factor), len(call.args)
     write = _cached_mask if length <= _LONG_CALL else _cached_long_mask if length <= _LONGEST_CALL else _mask_of
-    # Rounded, so that stubs do not change with every call.
-    mask, size = write(call, tokens, item_id, round(factor, 2), rule)
+    # Rounded, so that stubs do not change with every call: all of them would have to be shown and checked once more.
+    rounded = round(factor, 2)
+    mask, size = write(call, scaled(raw, rounded), item_id, rounded, rule)
     return mask, tokens - scaled(size, factor)
 
 

@@ -51,8 +51,13 @@ class AuditProjections:
 
     @property
     def tools_tokens(self) -> int:
-        """Tokens of the tool declarations in a request."""
-        return self.tokens_of(self._schemas)
+        """Tokens of the tool declarations in a request: as the provider counted them for this model, else estimated."""
+        model, tokens = self._counted
+        return tokens if tokens and model == self.card.name else self.tokens_of(self._schemas)
+
+    def counted(self, model: str, tokens: int) -> None:
+        """Take what the provider of a model counted for the tools that are offered."""
+        self._counted = (model, tokens)
 
     def tokens_of(self, schemas: Iterable[bytes]) -> int:
         """Tokens of tool declarations, given as bytes."""
@@ -61,6 +66,7 @@ class AuditProjections:
     def offer(self, schemas: Sequence[bytes]) -> None:
         """Count these tools from now on, given by their declarations as bytes."""
         self._schemas = tuple(schemas)
+        self._counted = ("", 0)
 
     def remember_names(
         self, names_shown: Callable[[ToolResult, Action | None], tuple[str, ...]], names_used: Callable[[Content], Iterable[str]]

@@ -92,7 +92,7 @@ def _sum(situation: Situation, items: tuple[Item, ...] | list[Item]) -> int:
 
 def _tasks(situation: Situation) -> int:
     """Tokens of the open tasks, of which the first 60 characters are always listed."""
-    lines = "\n".join(f"- {task[:60]}" for task in situation.evidence.tasks)
+    lines = "\n".join(f"- {task[:60]}" for task in situation.listed_evidence.tasks)
     return situation.tokens.content(Text(lines)) if lines else 0
 
 

@@ -173,7 +173,7 @@ def _missing_content(after: View, situation: Situation) -> str:
     source = next((name for name in sorted(REQUIRED_SOURCES) if name in view.facts and name not in after.facts), None)
     if source is not None:
         return f"the statement of {source} would not be visible"
-    tasks = situation.evidence.tasks
+    tasks = situation.listed_evidence.tasks
     if tasks:
         text, earlier = _text(after), _text(view)
         lost_task = next((task for task in tasks if task[:OPENING] in earlier and task[:OPENING] not in text), None)

@@ -33,6 +33,13 @@ class Loss(Value, frozen=True):
     more: dict[str, int] = {}
 
 
+class ReasoningLost(Value, frozen=True, omit_defaults=False):
+    """Thinking that the next request leaves out because of an edit: blocks, and their output tokens, `None` if some are unknown."""
+
+    blocks: int = 0
+    tokens: int | None = 0
+
+
 class Keep(Value, frozen=True, tag="keep"):
     """An existing item that the edit keeps verbatim; it is moved, not copied."""
 
@@ -47,7 +54,7 @@ Into: TypeAlias = tuple[Put | Keep, ...]
 
 
 class Mask(Value, frozen=True, tag="mask"):
-    """Show `text` instead of the items; an empty text hides them. Form `cached` keeps the bytes and asks the provider to drop them."""
+    """Show `text` instead of the items; an empty text hides them. Form `cached` keeps the bytes and asks the provider to clear them."""
 
     ids: tuple[str, ...]
     text: str = ""

@@ -98,6 +98,16 @@ class ProviderError(PalimpsestError):
         self.status = status
         self.retry_after = retry_after
 
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the provider refused the request as it stands, so that no model has read it and nothing is billed."""
+        return self.status is not None and 400 <= self.status < 500
+
+    @property
+    def refuses_form(self) -> bool:
+        """Whether the provider refused the fields of the request, as it does with a schema that it does not know."""
+        return self.status in (400, 422)
+
 
 class ConnectionLost(ProviderError):
     """The provider is unreachable, or the connection broke."""
@@ -122,6 +132,31 @@ class PromptTooLong(ProviderError):
         super().__init__(message, where=where, status=status)
         self.gap = gap
 
+    @property
+    def refuses_form(self) -> bool:
+        """A prompt that is too long is too long in any form."""
+        return False
+
+
+class ThinkingRefused(ProviderError):
+    """The provider refused thinking in the request: it is bound to another list, or its signature is damaged. The rest may be accepted.
+
+    `path` is the place of the first such block in the list that was sent, and `cause` a word of the provider for what differs; empty if
+    the provider does not say.
+    """
+
+    kind = "thinking_refused"
+
+    def __init__(self, message: str, *, where: str = "", path: str = "", cause: str = "", status: int | None = 400) -> None:
+        super().__init__(message, where=where, status=status)
+        self.path = path
+        self.cause = cause
+
+    @property
+    def refuses_form(self) -> bool:
+        """The thinking is refused in any form of the request."""
+        return False
+
 
 class NoModel(PalimpsestError):
     """A plan needs a model and none is available: no API key, or offline."""
@@ -130,9 +165,13 @@ class NoModel(PalimpsestError):
 
 
 class OverBudget(PalimpsestError):
-    """A background job may spend no more: the budget of the session, or the calls of one run, are used up."""
+    """No further model call may be made: the limit of a turn, the budget of a job, or the calls of one run are used up."""
 
     kind = "budget"
+
+
+class BudgetSpent(OverBudget):
+    """A budget over time is spent; what waits goes on with the next one, and the session says so."""
 
 
 class TooFull(PalimpsestError):

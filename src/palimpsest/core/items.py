@@ -102,13 +102,14 @@ class Thinking(Value, frozen=True, tag="thinking"):
 
 
 class Image(Value, frozen=True, tag="image"):
-    """An image, by the address of its blob or by a URL that the provider fetches."""
+    """An image, by the address of its blob or by a URL that the provider fetches; `name` is the path that the user gave."""
 
     media: str
     blob: str = ""
     url: str = ""
     detail: str = ""
     ref: str = ""
+    name: str = ""
 
 
 class Document(Value, frozen=True, tag="document"):
@@ -135,7 +136,8 @@ class ToolCall(Value, frozen=True, tag="tool_call"):
     """A tool call of a model. `args` is the text that the model wrote: JSON or free text, depending on `form`.
 
     `call_id` is unique in a session. If the id of the provider was not, `given` holds the provider's id. `kind` is the class of the tool
-    (read, edit, command and so on) by its declaration; empty where the name of the tool says the same.
+    (read, edit, command and so on) by its declaration; empty where the name of the tool says the same. `caller` is the JSON of what called
+    the tool, if the provider said so: it goes back as it came.
     """
 
     call_id: str
@@ -145,6 +147,7 @@ class ToolCall(Value, frozen=True, tag="tool_call"):
     ref: str = ""
     given: str = ""
     kind: str = ""
+    caller: str = ""
 
 
 Part: TypeAlias = Text | Image | Document | Opaque

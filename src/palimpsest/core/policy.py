@@ -13,12 +13,22 @@ from palimpsest.core.items import Item, Value
 from palimpsest.core.situation import JobMoment, JobSituation, Moment, Situation
 
 
+class OfferedTool(Value, frozen=True):
+    """A tool that a request offers and its plan runs itself; `schema` is the JSON schema of its arguments."""
+
+    name: str
+    description: str
+    schema: str
+
+
 class Ask(Value, frozen=True, tag="ask"):
     """Ask a model: send some items and a prompt, with or without the head and the tools of the session. The answer is a `ModelReplied`.
 
     `system` replaces the head of the session. `reply` limits the reply, in tokens. `grants` are the tools that are run for the model, in
-    at most `turns` requests; calls of other tools get an error. `schema` is the JSON schema of the reply. `endpoint` selects another
-    endpoint of the provider: `compact` returns items instead of a reply. `breakpoint_rule` overrides the rule for cache breakpoints.
+    at most `turns` requests; calls of other tools get an error. With `runs_last` the calls of the last reply are run too. `schema` is the
+    JSON schema of the reply. `endpoint` selects another endpoint of the provider: `compact` returns items instead of a reply.
+    `breakpoint_rule` overrides the rule for cache breakpoints. `offers` are tools of the plan: their calls come back with the reply, and
+    the next want states their results. `effort` replaces that of the session. `instructions` say what a compaction should hold.
     """
 
     items: tuple[Item, ...]
@@ -34,6 +44,23 @@ class Ask(Value, frozen=True, tag="ask"):
     system: str = ""
     endpoint: str = ""
     breakpoint_rule: str = ""
+    runs_last: bool = False
+    offers: tuple[OfferedTool, ...] = ()
+    effort: str = ""
+    instructions: str = ""
+
+
+class AskTogether(Value, frozen=True, tag="ask_together"):
+    """Ask several things at once. The answer is `Replies`: to each its reply, or the error of its call."""
+
+    asks: tuple[Ask, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Replies:
+    """The answers to questions that were asked together, in their order."""
+
+    answers: "tuple[ModelReplied | PalimpsestError, ...]"
 
 
 class Look(Value, frozen=True, tag="look"):
@@ -46,11 +73,13 @@ class Look(Value, frozen=True, tag="look"):
 class Save(Value, frozen=True, tag="save"):
     """Store bytes as a blob, before any event refers to them. The answer is the address of the blob.
 
-    With a `name` the bytes are stored as a file of this session that other programs can read, and the answer is its path.
+    With a `name` the bytes are stored as a file of this session that other programs can read, and the answer is its path. `in_project`
+    stores them as a new file of the working folder instead; if the name is taken, a number is added to it.
     """
 
     data: bytes
     name: str = ""
+    in_project: bool = False
 
 
 class EventSpan(Value, frozen=True, tag="span"):
@@ -69,8 +98,8 @@ class FoldPlanned(Value, frozen=True, tag="fold_planned"):
     tokens: int
 
 
-Want: TypeAlias = Ask | Look | Save | EventSpan | FoldPlanned
-Answer: TypeAlias = ModelReplied | str | tuple[Event, ...] | None
+Want: TypeAlias = Ask | AskTogether | Look | Save | EventSpan | FoldPlanned
+Answer: TypeAlias = ModelReplied | Replies | str | tuple[Event, ...] | None
 Edits: TypeAlias = tuple[Edit, ...]
 
 
@@ -258,19 +287,19 @@ async def drive(
     answer: Callable[[Want], Awaitable[Answer]],
     offload: Callable[[Callable[[], "Want | _Done"]], "Awaitable[Want | _Done]"] | None = None,
 ) -> Result:
-    """Run steps to their end and return their result. Each want is passed to `answer`; a `PalimpsestError` is thrown into the steps.
+    """Run steps to their end and return their result. Each want is passed to `answer`; what that raises is thrown into the steps.
 
     `offload` runs the code between two wants outside the event loop.
     """
 
-    def advance(given: Answer | PalimpsestError) -> Want | _Done:
+    def advance(given: Answer | Exception) -> Want | _Done:
         # A StopIteration cannot pass through a coroutine or a thread, so the result is wrapped in a value.
         try:
-            return steps.throw(given) if isinstance(given, PalimpsestError) else steps.send(given)
+            return steps.throw(given) if isinstance(given, Exception) else steps.send(given)
         except StopIteration as stop:
             return _Done(stop.value)
 
-    given: Answer | PalimpsestError = None
+    given: Answer | Exception = None
     try:
         while True:
             want = advance(given) if offload is None else await offload(partial(advance, given))
@@ -279,7 +308,7 @@ async def drive(
                 return result
             try:
                 given = await answer(want)
-            except PalimpsestError as error:
+            except Exception as error:  # noqa: BLE001 - whose want cannot be answered must learn of it, whatever is wrong with the want
                 given = error
     finally:
         steps.close()

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import field as renamed
+from msgspec import structs
 
 from palimpsest.core.format.path import Path
 from palimpsest.core.items import EMPTY_MAPPING, FrozenDict, Value, frozen
@@ -78,6 +79,11 @@ class Card(Protocol):
         ...
 
     @property
+    def working_window(self) -> int:
+        """Tokens of a prompt up to which the model is meant to be used, which is less where the price of the whole call rises."""
+        ...
+
+    @property
     def reply(self) -> int:
         """Longest reply, in tokens."""
         ...
@@ -99,7 +105,22 @@ class Card(Protocol):
 
     @property
     def cache_edits(self) -> bool:
-        """Whether the provider can drop parts of a cached prefix."""
+        """Whether the provider clears tool results itself when a request asks for it."""
+        ...
+
+    @property
+    def compaction(self) -> Literal["none", "threshold", "demand"]:
+        """Whether the provider summarises the conversation: never, at a threshold only, or also on demand."""
+        ...
+
+    @property
+    def binds_thinking(self) -> bool:
+        """Whether its thinking is refused or dropped once anything before it has changed."""
+        ...
+
+    @property
+    def drops_reasoning(self) -> bool:
+        """Whether the provider silently leaves out reasoning once anything before it has changed."""
         ...
 
     @property
@@ -272,7 +293,10 @@ class Situation:
     that the user gave for a fold. `previous` is the model before a switch. `child` is true in the session of a sub-agent. `may_fold` is
     false if this turn has used up its folds. `parts` are the tokens that a fold leaves beside head and messages, in a window of 200k.
     `offered` are the names of the tools that the next request declares. `room` are the input tokens that edits may still cost more than
-    they have saved; `None` is no limit.
+    they have saved; `None` is no limit. `states_work` is true in a session of our own agent, which itself states open tasks and the todo
+    list after a fold. `transcript` is the path of the log, empty if it is not a file that the model could read. `reasoning` are the
+    thinking blocks that the next request sends and that are bound to what stands before them: their output tokens by item, `None` where
+    unknown; it is empty for other models. `rethought` is the share of lost reasoning that is expected to be thought again.
     """
 
     view: View
@@ -298,10 +322,21 @@ class Situation:
     parts: int = PARTS
     offered: frozenset[str] = frozenset()
     room: float | None = None
+    states_work: bool = False
+    transcript: str = ""
+    reasoning: Mapping[str, int | None] = EMPTY_MAPPING
+    rethought: float = 0.0
+
+    @property
+    def listed_evidence(self) -> Evidence:
+        """The evidence for the texts of a fold: without open tasks, if the engine states them after the fold."""
+        evidence = self.evidence
+        return structs.replace(evidence, tasks=(), numbered=()) if self.states_work and evidence.tasks else evidence
 
     def __post_init__(self) -> None:
-        if type(self.uses) is not FrozenDict:
-            object.__setattr__(self, "uses", frozen(self.uses))
+        for name in ("uses", "reasoning"):
+            if type(found := getattr(self, name)) is not FrozenDict:
+                object.__setattr__(self, name, frozen(found))
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,7 @@ class View(Struct, frozen=True, omit_defaults=True, gc=False):
     call: CallStarted | None = None
     model: str = ""
     mode: str = ""
+    collaboration: str = ""
     profile: str = ""
     masked_facts: Mapping[str, Fact] = EMPTY_MAPPING
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.events import Event, ModelReplied, PermissionAsked, SessionOpened, ToolsOffered, TurnEnded, UserSaid, UserTyped
+from palimpsest.core.format.tags import PLAN_TAG, between
 from palimpsest.core.items import Part, Text, ToolCall
 from palimpsest.core.policy import Job
 from palimpsest.core.ports import Provider, StateSlot
@@ -33,14 +34,15 @@ from palimpsest.engine.loop.turn import Loop, run_turn
 from palimpsest.engine.session import Session
 from palimpsest.profiles.profile import Profile
 from palimpsest.stores.home import AnyHome, Home, new_id, remove
-from palimpsest.stores.result_files import WorkTree
-from palimpsest.tools.files.confined import confined_writer
+from palimpsest.stores.result_files import WorkTree, transcript_of
+from palimpsest.tools.files.confined import confined_writer, file_creator
 from palimpsest.tools.functions import tools_by_name
 from palimpsest.tools.permissions.decision import AgentMode, Approval, Decision
 from palimpsest.tools.tool import AgentTool
 from palimpsest.tools.workspace import Workspace
 from palimpsest.wire.models.cards import ModelCard, card
 from palimpsest.wire.models.prices import total_usd
+from palimpsest.wire.request import Tool
 
 if TYPE_CHECKING:
     from palimpsest.tools.shell.bash import Shell
@@ -76,11 +78,17 @@ class SubAgents(Protocol):
         ...
 
 
-class Answer(Struct, frozen=True):
-    """The outcome of one prompt: the text of the last reply, and why the turn ended."""
+class Answer(Struct, frozen=True, repr_omit_defaults=True):
+    """The outcome of one prompt: the text of the last reply, why the turn ended, and the plan that the model proposed in plan mode."""
 
     text: str
     stop: str
+    plan: str | None = None
+
+
+def proposed_plan(reply: ModelReplied) -> str | None:
+    """Return the plan that a reply proposes, which in plan mode stands in a tag of its own; `None` if it has none."""
+    return between(PLAN_TAG, "".join(part.text for part in reply.parts if isinstance(part, Text)))
 
 
 def _profile_of(given: str | Profile) -> Profile:
@@ -143,6 +151,7 @@ class Agent:
             first = opened or SessionOpened(new_id(home), cwd=str(root))
             self.session = Session.create(first, way, known, environment)
         # A session in which nothing was said is not kept, unless another program has its id.
+        self._root = root
         self._home, self.drops_blank, self._is_resumed = home, not resume, bool(resume)
         try:
             self.hooks = SessionHooks(at_moments, str(root), source="resume" if resume else "startup", since=self.session.log.tip)
@@ -169,11 +178,19 @@ class Agent:
         # Lines about open tasks, for user interfaces.
         self.open_tasks: Callable[[], tuple[str, ...]] = tuple
         self._has_ended = False
+        # The tools of which the provider was asked for the size.
+        self._counted: tuple[Tool, ...] = ()
 
     def _place_in(self, environment: Environment) -> None:
         """Let the session keep large results in files of its own, and run the hooks before a fold."""
         keep = self._home.store.result_files(self.session.log.session)
-        self.session.environment = replace(environment, keep=keep, before_fold=lambda tokens: self.hooks.before_fold(self.session, tokens))
+        self.session.environment = replace(
+            environment,
+            keep=keep,
+            transcript=transcript_of(keep),
+            create=file_creator(self._root),
+            before_fold=lambda tokens: self.hooks.before_fold(self.session, tokens),
+        )
 
     @property
     def id(self) -> str:
@@ -208,6 +225,7 @@ class Agent:
         self._feed = feed = Feed(self.session.log, self._shown(pieces.put_nowait), None if self._feed is None else self._feed.cursor)
         # From here on a second run is refused, and an interrupt ends this one, also while its input is expanded.
         self._turn = turn = asyncio.ensure_future(self._run_turn(feed, parts))
+        turn.add_done_callback(_seen)
         turn.add_done_callback(lambda _: pieces.put_nowait(None))
         has_ended = False
         try:
@@ -227,6 +245,8 @@ class Agent:
                 self.jobs.turn_ended()
 
     async def _run_turn(self, feed: Feed, parts: tuple[str | Part, ...]) -> str:
+        # Also what policies ask a model before the turn begins counts to its limits.
+        self.meter = TurnMeter(self.session, self.limits, self.spent_by_child)
         await self.jobs.pause_ended()
         if parts:
             self.say(*await self.expand(parts))
@@ -234,7 +254,11 @@ class Agent:
             self._is_resumed = False
             await resumed(self.session)
             self.jobs.start("resumed")
-        self.meter = TurnMeter(self.session, self.limits, self.spent_by_child)
+        if self.session.profile.counts_tools and self.session.tools != self._counted:
+            from palimpsest.engine.tool_counts import count_tools  # few profiles need it
+
+            self._counted = self.session.tools
+            await count_tools(self.session, self._home.tool_counts)
         loop = Loop(self.session, self.toolbox, feed, self.limits, self.context, self.hooks, self.meter, self.recalling)
         return await run_turn(loop)
 
@@ -249,12 +273,15 @@ class Agent:
     async def ask(self, *parts: str | Part) -> Answer:
         """Run one turn and return the text of its last reply."""
         text = stop = ""
+        plan: str | None = None
         async for piece in self.run(*parts):
             if isinstance(piece, Event) and isinstance(piece.body, ModelReplied) and piece.body.purpose == "turn":
                 text = "".join(part.text for part in piece.body.parts if isinstance(part, Text)) or text
+                recorded = self.session.log.event(piece.seq).body
+                plan = proposed_plan(recorded) if isinstance(recorded, ModelReplied) else None
             elif isinstance(piece, Event) and isinstance(piece.body, TurnEnded):
                 stop = piece.body.stop
-        return Answer(text, stop)
+        return Answer(text, stop, plan)
 
     async def interrupt(self) -> None:
         """End the running turn, if any: the partial reply is kept and every tool call is answered. Then end those of its sub-agents.
@@ -352,6 +379,12 @@ class Agent:
 
 async def _ended(turn: "asyncio.Task[str]") -> None:
     await asyncio.wait((turn,))
+
+
+def _seen(turn: "asyncio.Task[str]") -> None:
+    """Look at the failure of a turn, which is in its log: asyncio prints one that no caller is left to look at."""
+    if not turn.cancelled():
+        turn.exception()
 
 
 def _environment(home: AnyHome, root: Path, resume: str) -> Environment:

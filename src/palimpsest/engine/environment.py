@@ -132,10 +132,11 @@ class Environment:
     """Everything outside of the library that a session uses.
 
     `provider` returns the provider for a card and a purpose, or raises `NoModel`. `keep` writes a file of the session that other programs
-    can read, and returns its path. `look` reads a file or a fact. `tools` are those that plans may grant. `retries` is the retry policy
+    can read, and returns its path; `create` does so for a new file of the working folder. `look` reads a file or a fact. `tools` are
+    those that plans may grant. `retries` is the retry policy
     of failed calls, `sleep` waits a number of seconds, and `chance` returns a random number from 0 to 1. `before_fold` gets the size of
     the view in tokens before a fold that a policy planned is installed. `earlier` returns what the caches of the user's earlier sessions
-    cost and the pauses in them; it is called once, when that first matters.
+    cost and the pauses in them; it is called once, when that first matters. `transcript` is the path of the log, if it is a file.
     """
 
     store: SessionStore
@@ -153,6 +154,8 @@ class Environment:
     chance: Callable[[], float] = random.random
     before_fold: Callable[[int], Awaitable[None]] = no_hooks
     earlier: Callable[[], CacheAccount] = CacheAccount
+    transcript: str = ""
+    create: Callable[[str, bytes], str] | None = None
 
     @property
     def offload_long(self) -> Offload:

@@ -9,15 +9,17 @@ from msgspec import structs
 
 from palimpsest.audit.gate import judge, removed_lines_text
 from palimpsest.audit.pricing.price import price_of
+from palimpsest.audit.pricing.reasoning import holds_back, lost_text
 from palimpsest.audit.visibility.loss import loss_of
-from palimpsest.core.edits import Fold
-from palimpsest.core.errors import BadEdit, ForeignFailure, NoModel, PalimpsestError, TooFull, raised_text
+from palimpsest.core.edits import Fold, ReasoningLost
+from palimpsest.core.errors import BadEdit, ForeignFailure, NoModel, OverBudget, PalimpsestError, TooFull, raised_text
 from palimpsest.core.events import EditRefused, Event, Failed, ModelReplied, ViewEdited
 from palimpsest.core.items import ToolCall, Value
 from palimpsest.core.policy import Answer, Edits, FoldPlanned, Policy, Proposal, Want, steps_of
 from palimpsest.core.situation import Card, Moment, Situation
 from palimpsest.core.view import EMPTY_VIEW, View
 from palimpsest.engine.session import Session
+from palimpsest.tools.session.recall import RECALL
 from palimpsest.tools.tool import one_line
 
 
@@ -81,8 +83,11 @@ def run_policies(
         fallback = session.profile.fallback
         if isinstance(one.failure, NoModel) and fallback is not None:
             one = yield from _propose(session, fallback, situation, in_time)
+        notices = one.notices
         if one.folded and moment != "folded":
             one = one.then((yield from run_policies(session, "folded", asked=asked)))
+        # Told behind what the policies of the fold did, which look at the newest event.
+        session.tell(policy.name, notices, again=moment == "asked")
         ran = ran.then(one)
         if one.folded and moment == "asked":
             # The user asked for one fold; the remaining policies are alternatives for it.
@@ -111,7 +116,7 @@ def _propose(session: Session, policy: Policy, situation: Situation, in_time: Ca
     """Run the plan of one policy and install the edits that pass the gate. What it raises is recorded as its failure."""
     try:
         return (yield from _carry_out(session, policy, situation, in_time))
-    except NoModel as error:
+    except (NoModel, OverBudget) as error:
         return PolicyRun(failure=error)
     except TooFull:
         raise
@@ -125,10 +130,20 @@ def _propose(session: Session, policy: Policy, situation: Situation, in_time: Ca
 def _carry_out(session: Session, policy: Policy, situation: Situation, in_time: Callable[[], bool]) -> Generator[Want, Answer, PolicyRun]:
     proposal = yield from steps_of(policy.plan(situation))
     events = tuple([session.log.append(body) for body in (*proposal.failed, *proposal.events)])
-    edits = _affordable(session, proposal.edits) if proposal.edits and in_time() else ()
+    edits = proposal.edits if in_time() else ()
+    if edits and session.affordable is not None:
+        edits = session.affordable(edits)
     if edits != proposal.edits and edits:
         why = f"{proposal.why}; of {len(proposal.edits)} edits the newest {len(edits)}, by what the next request costs"
         proposal = structs.replace(proposal, edits=edits, why=why)
+    if edits and RECALL in situation.offered:
+        from palimpsest.engine.ways_back import name_hidden, offers_recall  # most starts edit nothing
+
+        if offers_recall(session.tools):
+            proposal = structs.replace(proposal, edits=name_hidden(edits, situation))
+    if edits and situation.reasoning and _waits(session, edits, situation):
+        # Proposed again at the next moment, when more is due.
+        return PolicyRun(events)
     if edits:
         if _folds(proposal.edits) and situation.moment != "asked" and situation.may_fold:
             yield FoldPlanned(situation.used)
@@ -137,25 +152,19 @@ def _carry_out(session: Session, policy: Policy, situation: Situation, in_time: 
     return PolicyRun(events, proposal.notices)
 
 
+def _waits(session: Session, edits: Edits, situation: Situation) -> bool:
+    """Whether edits wait for a moment at which they cost less reasoning."""
+    try:
+        return holds_back(edits, session.log.trial(edits), situation)
+    except BadEdit:
+        return False
+
+
 def as_failure(error: BaseException) -> PalimpsestError:
     """Return an error of another author's code as one of ours: its type and first line."""
     if isinstance(error, PalimpsestError):
         return error
     return ForeignFailure(one_line(raised_text(error)))
-
-
-def _affordable(session: Session, edits: Edits) -> Edits:
-    """The edits, or the newest of them, that may be made by what the next request costs with them; none if the newest may not."""
-    while edits and session.may_edit is not None:
-        try:
-            if session.may_edit(session.log.trial(edits)):
-                return edits
-        except BadEdit:
-            # The gate refuses it, with the reason.
-            return edits
-        # The newest stand near the end, where a change breaks the least of what is cached.
-        edits = edits[(len(edits) + 1) // 2 :]
-    return edits
 
 
 def install(session: Session, policy: Policy, proposal: Proposal, situation: Situation) -> Event:
@@ -181,20 +190,23 @@ def install(session: Session, policy: Policy, proposal: Proposal, situation: Sit
         ViewEdited(
             verdict.edits,
             by=policy.name,
-            why=_full_reason(proposal.why, removed, verdict.warnings),
+            why=_full_reason(proposal.why, removed, verdict.warnings, price.reasoning_lost),
             moment=situation.moment,
             tokens_before=situation.used,
             tokens_after=_tokens_after(session, after, situation, folds=_folds(verdict.edits)),
             price_usd=price.usd,
             saved_usd_per_call=price.saved_usd_per_call,
             loss=loss_of(before, after),
+            reasoning_lost=price.reasoning_lost,
         )
     )
 
 
-def _full_reason(why: str, removed: int, remarks: tuple[str, ...]) -> str:
-    """Return the reason of an edit, with what the gate removed and the remarks of a lenient gate."""
+def _full_reason(why: str, removed: int, remarks: tuple[str, ...], lost: ReasoningLost | None) -> str:
+    """Return the reason of an edit, with the reasoning that it costs, what the gate removed and the remarks of a lenient gate."""
     parts = [why]
+    if text := lost_text(lost):
+        parts.append(text)
     if removed:
         parts.append(removed_lines_text(removed))
     if remarks:

@@ -1,10 +1,10 @@
 """A session: its log, its profile, model and tools, and the situation that policies get."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from threading import RLock
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import msgspec
 from msgspec.structs import replace
@@ -12,22 +12,38 @@ from msgspec.structs import replace
 from palimpsest.audit.derived import AuditProjections
 from palimpsest.audit.pricing.bill import FIVE_MINUTES_MS, HOUR_MS
 from palimpsest.audit.pricing.keeping import chosen_lifetime, reserve, room_of, tariff_of
+from palimpsest.audit.pricing.reasoning import reasoning_lost, total_lost
 from palimpsest.audit.tools.calls import declared_classes
-from palimpsest.audit.tools.working_state import KnownFile
+from palimpsest.audit.tools.working_state import KnownFile, still_shown
+from palimpsest.core.edits import ReasoningLost
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import Event, ModeChanged, ModelSwitched, Pinned, ProfileChanged, SessionOpened, ToolsOffered
+from palimpsest.core.events import (
+    Event,
+    ModeChanged,
+    ModelSwitched,
+    Noticed,
+    Pinned,
+    ProfileChanged,
+    SessionOpened,
+    ToolsOffered,
+)
+from palimpsest.core.items import Item
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.recovery import recover
 from palimpsest.core.log.undo import plan_undo
+from palimpsest.core.policy import Edits
 from palimpsest.core.situation import CacheAccount, CachedPrefix, Card, Moment, Situation
 from palimpsest.core.tokens.budget import Budget
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.tokens.sizes import tool_list_size
 from palimpsest.core.view import View
+from palimpsest.engine.bound_reasoning import BoundReasoning
 from palimpsest.engine.environment import Environment, RequestEncoder
 from palimpsest.profiles.profile import Profile
+from palimpsest.sources.reconcile import folded_at
 from palimpsest.wire.encoding.media import NotedFetch
 from palimpsest.wire.models.cards import ModelCard, card, recorded_card
+from palimpsest.wire.past_requests import PastThinking, is_bound, recorded_tools
 from palimpsest.wire.request import Params, Tool
 
 _encode = msgspec.json.Encoder().encode
@@ -42,7 +58,9 @@ class Session:
 
     `derived` are the audit projections if they were registered when the log was opened; without them, they are registered here.
     `two_bills` returns what was paid, and what the same requests would have cost without edits, both in dollars, where both are known.
-    `may_edit`, where there is one, says whether the next request may show a view that edits would make.
+    `affordable`, where there is one, returns those of some edits that may be made by what the next request costs with them, and `cheapest`
+    the number of the message list that is best sent next.
+    `spent_out` returns the limit in dollars or tokens that the running turn has reached, if any; it is asked before each request.
     """
 
     def __init__(
@@ -72,8 +90,17 @@ class Session:
         # The rewinds so far, by which a new one is noticed.
         self._jumps = len(log.reader.jumps)
         self.tools = tools
+        # The model that the session had when it was opened with another one, and the tokens of the next request by its reports.
+        self.left_model: tuple[ModelCard, int] | None = None
+        # Whether the context of this session states open tasks again after a fold.
+        self.states_work = False
         self.two_bills: Callable[[], tuple[float, float]] | None = None
-        self.may_edit: Callable[[View], bool] | None = None
+        self.affordable: Callable[[Edits], Edits] | None = None
+        self.cheapest: Callable[[Sequence[Sequence[Any]]], int] | None = None
+        self.spent_out: Callable[[], str | None] | None = None
+        self._told: dict[str, tuple[str, ...]] = {}
+        cards = tuple(environment.cards)
+        self._reasoning = BoundReasoning(log, lambda name: recorded_card(name, cards))
 
     @classmethod
     def create(
@@ -111,6 +138,8 @@ class Session:
             if log.view.profile != profile.name:
                 log.append(ProfileChanged(profile.name, log.view.profile))
             if log.view.model != model.name:
+                if log.view.model:
+                    opened.left_model = recorded_card(log.view.model, tuple(environment.cards)), opened.used
                 log.append(ModelSwitched(model.name, log.view.model))
             return opened
 
@@ -135,6 +164,11 @@ class Session:
         self.log.catch_up()
         return self._derived
 
+    @cached_property
+    def past_thinking(self) -> PastThinking:
+        """What the thinking of this session is bound to."""
+        return PastThinking(self.log, self.fetch, (*self.environment.cards, self._model), RLock())
+
     @property
     def offered_tools(self) -> str:
         """The blob of the tools that were offered to the model last; empty if none were."""
@@ -143,9 +177,13 @@ class Session:
         return self.derived.working.tools or ("" if last is None else last.tools)
 
     def known_files(self) -> Mapping[str, KnownFile]:
-        """Return the files that the agent has read or written in this session, by their path."""
+        """Return the files that the agent has read or written in this session, by their path; under some profiles while it shows them."""
         with self.log.locked():
-            return dict(self.derived.working.files)
+            files, view = dict(self.derived.working.files), self.log.view
+            if not self.profile.forgets_hidden_reads:
+                return files
+            fold = folded_at(view)
+            return still_shown(files, view, None if fold < 0 else self.log.event(fold).at)
 
     @property
     def counter(self) -> TokenCounter:
@@ -219,9 +257,16 @@ class Session:
 
     def _longest_prefix(self) -> CachedPrefix | None:
         """The longest live prefix in the cache."""
+        return self._longest(self.derived.cache.value().prefixes)
+
+    def cached_tokens(self, tools: str) -> int:
+        """The tokens of the next request, with the tools at an address, that its cache is believed to hold."""
+        longest = self._longest(self.derived.cache.readable_by(self.card.name, tools))
+        return 0 if longest is None else longest.tokens
+
+    def _longest(self, prefixes: tuple[CachedPrefix, ...]) -> CachedPrefix | None:
         now = self.environment.clock.now()
-        live = (prefix for prefix in self.derived.cache.value().prefixes if prefix.live(now))
-        return max(live, key=lambda prefix: prefix.tokens, default=None)
+        return max((prefix for prefix in prefixes if prefix.live(now)), key=lambda prefix: prefix.tokens, default=None)
 
     def encoder(self, model: ModelCard, tools: tuple[Tool, ...], params: Params, *, beside: bool = False) -> RequestEncoder:
         """Return an encoder for requests to a model; it reuses what the previous encoder for that model has encoded.
@@ -248,6 +293,11 @@ class Session:
             address = self.environment.blobs.put(_encode(tools))
             self._tools_address = (tools, address)
         return address
+
+    def recorded_tools(self, address: str) -> tuple[Tool, ...]:
+        """The tools of a call by the address of their blob. Raises `PalimpsestError` if it cannot be read."""
+        known, kept = self._tools_address
+        return known if address == kept else recorded_tools(address, self.fetch)
 
     def situation(
         self, moment: Moment, *, asked: str = "", incoming: int = 0, previous: Card | None = None, used: int | None = None
@@ -288,7 +338,25 @@ class Session:
             child=log.opened.opener is not None,
             may_fold=moment == "asked" or health.may_fold(self.profile.folds_per_turn, forced=forced),
             room=self._room_for_edits(),
+            states_work=self.states_work,
+            transcript=self.environment.transcript,
+            reasoning=self._reasoning.tokens(view, self.card, counter),
+            rethought=self.profile.thinking_rethought,
         )
+
+    def reasoning_lost(self, after: View) -> ReasoningLost | None:
+        """The thinking that the next request leaves out if the view becomes another one; `None` for a model that binds no thinking."""
+        view = self.log.view
+        return reasoning_lost(view, after, self._reasoning.tokens(view, self.card, self.counter)) if is_bound(self.card) else None
+
+    @property
+    def withheld(self) -> tuple[str, ...]:
+        """The ids of the thinking in the view that no longer fits what stands before it, as far as it is known without the requests."""
+        return self._reasoning.withheld(self.log.view, self.card, self.counter)
+
+    def reasoning_in(self, items: Iterable[Item]) -> ReasoningLost:
+        """What these thinking items took to think, as an edit that hides them costs it."""
+        return total_lost([self._reasoning.thought(item, self.card, self.counter) for item in items])
 
     def undo(self, seq: int, edits: tuple[int, ...] = (), why: str = "") -> tuple[Event, ...]:
         """Undo an edit and the edits that depend on it, and return the events. Raises `BadInput` if the view would not fit then."""
@@ -298,6 +366,14 @@ class Session:
         if tokens >= room:
             raise BadInput(f"without edit {seq} the view has {tokens:,} tokens and {room:,} fit; undo less, or fork before it")
         return tuple([self.log.append(body) for body in undoing.undone])
+
+    def tell(self, by: str, lines: tuple[str, ...], *, again: bool = False) -> None:
+        """Record lines for the user. A policy that says the same as the last time is not heard `again` unless the user asked."""
+        if lines and (again or self._told.get(by) != lines):
+            self._told[by] = lines
+            for line in lines:
+                # A policy of another author may return anything.
+                self.log.append(Noticed(str(line), by))
 
     def pin(self, *, ids: tuple[str, ...] = (), paths: tuple[str, ...] = (), on: bool = True) -> Event:
         """Pin items or files, so that no policy hides them, or unpin them. Raises `BadInput` for an unknown item."""

@@ -39,7 +39,7 @@ _OTHERS: Final = (
     "context-editing@clear_tool_uses.sticky=on,clear_tool_uses.clear_at_least=20000",
     "codex-0.166@model_auto_compact_token_limit=120000",
     "codex-0.166",
-    "codex-0.166@PAL_EVIDENCE=off",
+    "codex-0.166@PAL_EVIDENCE=on",
     "opencode-1.18",
 )
 MOST_COST: Final = 0.95

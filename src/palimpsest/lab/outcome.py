@@ -6,8 +6,9 @@ from typing import Literal, Self, TypeAlias, get_args
 
 from msgspec.structs import replace
 
+from palimpsest.audit.pricing.reasoning import total_lost
 from palimpsest.audit.visibility.survival import Survival as SurvivalCounts
-from palimpsest.core.edits import Loss
+from palimpsest.core.edits import Loss, ReasoningLost
 from palimpsest.core.events import Usage
 from palimpsest.core.items import Value
 from palimpsest.wire.models.prices import FREE, Cost
@@ -58,6 +59,7 @@ class ReplayedEdit(Value, frozen=True):
     `event` is its sequence number in the replayed log. `hides` are the recorded events whose items it hid; `loss` lists the entities
     in them (its ids are items of the replayed log). Folds have `survival`, and the counts behind it in `survived`. `tokens_before` and
     `tokens_after` are counted by the profile; `billed_before` and `billed_after` are request sizes around all edits of this moment.
+    `within_loop` is true if the model went on after tool results.
     """
 
     step: int
@@ -77,6 +79,8 @@ class ReplayedEdit(Value, frozen=True):
     survived: SurvivalCounts | None = None
     billed_before: int = 0
     billed_after: int = 0
+    reasoning_lost: ReasoningLost | None = None
+    within_loop: bool = False
 
 
 class Reread(Value, frozen=True):
@@ -141,7 +145,8 @@ class Outcome(Value, frozen=True):
     malformed requests; `faults` lists their first errors. `overflows` counts requests that exceeded the window before the profile
     reacted, `too_long` those that were sent too long. `stopped` says why the profile could not make the view fit: the imitated
     program would have ended there, and the replay continues. `asked` and `failed` count requests for summaries to a real model;
-    `failure` is the message of the first one that failed.
+    `failure` is the message of the first one that failed. `thinking_blocks` are those of the replies, where the model binds its thinking to
+    what stands before it.
     """
 
     profile: str
@@ -162,6 +167,7 @@ class Outcome(Value, frozen=True):
     failed: int = 0
     failure: str = ""
     rereads_by: Mapping[str, int] = {}
+    thinking_blocks: int = 0
 
     @property
     def cost(self) -> Cost:
@@ -240,7 +246,9 @@ class Comparison(Value, frozen=True):
 class Figures(Value, frozen=True, omit_defaults=False):
     """Totals over one or more outcomes, under the names that `pal replay --json` prints.
 
-    `folds_per_100` counts folds per 100 recorded calls, so calls for summaries and re-reads do not lower it.
+    `folds_per_100` counts folds per 100 recorded calls, so calls for summaries and re-reads do not lower it. `reasoning_kept` is the share
+    of the thinking blocks of all replies that no edit took away, `None` if there were none or the model does not bind its thinking;
+    `reasoning_lost_in_loops` counts those that were lost where the model went on after tool results.
     """
 
     calls: int = 0
@@ -267,6 +275,9 @@ class Figures(Value, frozen=True, omit_defaults=False):
     failure: str = ""
     rereads: int = 0
     rereads_by: Mapping[str, int] = {}
+    reasoning_lost: ReasoningLost = ReasoningLost()
+    reasoning_lost_in_loops: int = 0
+    reasoning_kept: float | None = None
     survival: SurvivalShares = SurvivalShares()
     probes: Mapping[str, Mapping[str, ProbeScores]] = {}
     plan_ms: float | None = None
@@ -282,6 +293,7 @@ def figures(outcomes: Iterable[Outcome]) -> Figures:
     cycles = dict.fromkeys(number for outcome in many for number in outcome.probes)
     survived = [edit.survived for outcome in many for edit in outcome.edits if edit.survived is not None]
     definitions = dict.fromkeys(name for outcome in many for name in outcome.rereads_by)
+    thought, lost = sum(outcome.thinking_blocks for outcome in many), _lost_reasoning(many)
     timed = [outcome.plan_ms for outcome in many if outcome.plan_ms is not None]
     return Figures(
         calls=len(calls),
@@ -308,10 +320,22 @@ def figures(outcomes: Iterable[Outcome]) -> Figures:
         failure=next((outcome.failure for outcome in many if outcome.failure), ""),
         rereads=sum(len(outcome.rereads) for outcome in many),
         rereads_by={name: sum(outcome.rereads_by.get(name, 0) for outcome in many) for name in definitions},
+        reasoning_lost=lost,
+        reasoning_lost_in_loops=sum(
+            edit.reasoning_lost.blocks for outcome in many for edit in outcome.edits if edit.within_loop and edit.reasoning_lost is not None
+        ),
+        reasoning_kept=round(1 - lost.blocks / thought, 4) if thought else None,
         survival=survival(sum(survived, SurvivalCounts())),
         probes={"cycles": {each: mean_scores([outcome.probes[each] for outcome in many if each in outcome.probes]) for each in cycles}},
         plan_ms=round(sum(timed), 3) if timed else None,
     )
+
+
+def _lost_reasoning(outcomes: Iterable[Outcome]) -> ReasoningLost:
+    """Return the thinking that all edits took away."""
+    lost = [edit.reasoning_lost for outcome in outcomes for edit in outcome.edits if edit.reasoning_lost is not None]
+    tokens = total_lost([each.tokens for each in lost]).tokens
+    return ReasoningLost(sum(each.blocks for each in lost), tokens)
 
 
 def survival(counted: SurvivalCounts) -> SurvivalShares:

@@ -10,11 +10,10 @@ from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Value
-from palimpsest.memory.note import LONGEST_ABOUT, Author, Note, Trust, check_note, name_of, trust_rank
+from palimpsest.memory.note import LONGEST_ABOUT, Author, Note, Trust, check_note, name_of, time_of, trust_rank
 from palimpsest.memory.note_file import fitting
 from palimpsest.memory.weighing.conflicts import begins_later, supersede
 from palimpsest.memory.weighing.duplicates import claim_of
-from palimpsest.memory.weighing.importance import time_of
 from palimpsest.memory.weighing.quotation import LONGEST_QUOTE_WORDS, MOST_EVIDENCE, Draft, QuotableEvent, Quotation, Speaker, Unsupported
 from palimpsest.memory.weighing.wording import LEAST_SHARE, wording_of
 

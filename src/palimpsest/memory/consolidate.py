@@ -7,10 +7,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from palimpsest.core.items import Value
-from palimpsest.memory.note import Note
+from palimpsest.memory.note import Note, time_of
 from palimpsest.memory.weighing.conflicts import Contested, begins_later, conflicts, supersede
 from palimpsest.memory.weighing.duplicates import Words, claim_of, clusters, merged, near_duplicates
-from palimpsest.memory.weighing.importance import DEFAULT_WEIGHING, Weighing, is_compressible, newest_time, time_of
+from palimpsest.memory.weighing.importance import DEFAULT_WEIGHING, Weighing, importance, is_compressible, newest_time
 
 UNUSED_DAYS: Final = 90
 
@@ -55,7 +55,7 @@ def consolidate(
     for step in _merges(active.values()):
         take(step)
     contested = _settle(active, words, corrections, take)
-    for step in _expiries(active.values(), now, weighing):
+    for step in expiries(active.values(), now, words, weighing):
         take(step)
     for step in _clusterings(active.values(), now, words, weighing):
         take(step)
@@ -97,12 +97,18 @@ def _settle(
     return tuple(pair for pair in contested if pair[0] in active and pair[1] in active)
 
 
-def _expiries(active: Iterable[Note], now: datetime, weighing: Weighing) -> list[ConsolidationStep]:
-    """Retire notes that nothing used for 90 days and that weigh little. One whose validity is over stays, and is recalled as history."""
-    steps = []
-    for note in sorted(active, key=lambda each: each.name):
+def expiries(active: Iterable[Note], now: datetime, words: Words, weighing: Weighing = DEFAULT_WEIGHING) -> list[ConsolidationStep]:
+    """Retire notes that nothing used for 90 days and that weigh little. One whose validity is over stays, and is recalled as history.
+
+    The least important goes first: the last of several that say nearly the same is unique again.
+    """
+    steps, gone = [], set[str]()
+    listed = list(active)
+    near = near_duplicates(listed, words)
+    for note in sorted(listed, key=lambda each: (importance(each, now, len(near[each.name]), weighing), each.name)):
         unused = now - newest_time(note) > timedelta(days=UNUSED_DAYS)
-        if unused and is_compressible(note, now, 0, weighing):
+        if unused and is_compressible(note, now, len(near[note.name] - gone), weighing):
+            gone.add(note.name)
             steps.append(ConsolidationStep(f"{note.name} was not used for {UNUSED_DAYS} days", (), (replace(note, status="superseded"),)))
     return steps
 
@@ -112,7 +118,7 @@ def _clusterings(active: Iterable[Note], now: datetime, words: Words, weighing: 
     near = near_duplicates(listed, words)
 
     steps = []
-    for cluster in clusters(listed, near):
+    for cluster in clusters(listed, near, words):
         leaving = tuple(note for note in cluster.members if is_compressible(note, now, len(near[note.name]), weighing))
         standing = replace(cluster, members=leaving).standing_for_all() if leaving else cluster.representative
         if leaving:

@@ -5,9 +5,8 @@ from typing import Final
 
 from palimpsest.core.items import Value
 from palimpsest.core.tokens.estimate import estimate
-from palimpsest.memory.note import KINDS, ORIGINS, Note
+from palimpsest.memory.note import KINDS, ORIGINS, Note, time_of
 from palimpsest.memory.showing.newer import days_shared, newest_first, older_mark, shown_time
-from palimpsest.memory.weighing.importance import time_of
 
 MOST_LINES: Final = 200
 MOST_BYTES: Final = 25_000
@@ -51,8 +50,9 @@ def index_of(
 
 
 def line_of(note: Note, newer: Sequence[str] = (), *, is_finer: bool = False) -> str:
-    """Return the line of a note in the index: its name, its time, whose word it is if not the user's, and what it is about."""
-    head = " · ".join(filter(None, (shown_time(note.when, is_finer=is_finer), ORIGINS[note.trust], older_mark(newer, note.trust))))
+    """Return the line of a note in the index: its name and time, whom it is about and whose word it is if not the user, and the fact."""
+    whom = f"about {note.whom}" if note.whom else ""
+    head = " · ".join(filter(None, (shown_time(note.when, is_finer=is_finer), whom, ORIGINS[note.trust], older_mark(newer, note.trust))))
     return f"- [{note.name}](notes/{note.name}.md) {head}: {' '.join(note.about.split())}"
 
 

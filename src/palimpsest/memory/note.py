@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Mapping
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Final, Literal, TypeAlias, get_args
 
 from msgspec.structs import replace
@@ -30,6 +30,21 @@ ORIGINS: Final[Mapping[Trust, str]] = {
     "quarantined": "quarantined",
 }
 """What a line says about where a note comes from; nothing if the user stated it."""
+LOG_PREFIX: Final = "memory."
+"""What evidence in the log of a scope begins with."""
+BY_HAND: Final = "hand"
+"""The session in evidence of a note that was written into its file, which no event states."""
+Origin: TypeAlias = Literal["command", "quoted", "noted", "asked", "file"]
+UNTOLD: Final[Mapping[Origin, str]] = {
+    "command": "written by the user with a command",
+    "quoted": "the user said so in a session",
+    "noted": "noted by the model in a session",
+    "asked": "the user asked to remember it",
+    "file": "written by the model with the memory tool",
+}
+"""Backstories of notes whose author told none: how they came to be, which says nothing about the fact."""
+TEAMMATE: Final = ("teammate", "team")
+"""Person and relationship of a note of another person of the team that says only `user`."""
 WISHES: Final[frozenset[NoteKind]] = frozenset({"user", "feedback"})
 """Kinds that state who the user is and what the user wants."""
 LONGEST_NAME: Final = 60
@@ -90,6 +105,17 @@ class Note(Value, frozen=True, kw_only=True):
     def revision(self) -> str:
         """The name of this version, as `supersedes` and the folder of past versions state it."""
         return f"{self.name}@{self.rev}"
+
+    @property
+    def whom(self) -> str:
+        """The person that the note is about, and that person's relation to the user; empty if it is the user or an unnamed teammate."""
+        is_named = self.person.strip().casefold() not in ("user", TEAMMATE[0])
+        return f"{' '.join(self.person.split())} ({' '.join(self.relationship.split())})" if is_named else ""
+
+    @property
+    def story(self) -> str:
+        """The backstory, if its author told one."""
+        return "" if self.backstory in UNTOLD.values() else " ".join(self.backstory.split())
 
 
 def check_note(note: Note) -> Note:
@@ -159,6 +185,11 @@ def name_of(kind: NoteKind, text: str, taken: frozenset[str] = frozenset()) -> s
     return first if first not in taken else next(name for name in numbered if name not in taken)
 
 
+def is_by_hand(evidence: str) -> bool:
+    """Return whether an event is a person's act outside of any session: a command, which the log of a scope records, or an edit."""
+    return evidence.startswith((LOG_PREFIX, f"{BY_HAND}:"))
+
+
 def trust_rank(trust: Trust) -> int:
     """Return a number that is higher for higher trust."""
     return -TRUSTS.index(trust)
@@ -175,3 +206,9 @@ def _is_time(text: str) -> bool:
 
 def _bad(note: Note, why: str) -> BadInput:
     return BadInput(why, where=f"note {note.name[:80]!r}")
+
+
+def time_of(text: str) -> datetime:
+    """Return the time that a field states; a date alone is its beginning in UTC. Raises `ValueError` if it is none."""
+    time = datetime.fromisoformat(text)
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)

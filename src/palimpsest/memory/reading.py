@@ -9,7 +9,7 @@ from palimpsest.core.items import Content, Part, Text
 from palimpsest.core.redaction import redact
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.memory.changes import QuotableEvent, Speaker
-from palimpsest.memory.note import Note
+from palimpsest.memory.note import Note, time_of
 
 RESULT_CHARACTERS: Final = 200
 # Characters of a message of the user and of a reply; the middle of a longer one is left out.
@@ -18,8 +18,10 @@ REPLY_CHARACTERS: Final = 4_000
 MOST_IN_MANIFEST: Final = 200
 
 
-def sources_of(session: str, events: Iterable[Event], is_untrusted: Callable[[ToolReturned], bool]) -> tuple[QuotableEvent, ...]:
-    """Return the events of a session that can be quoted, without secrets; tool results are cut to their first 200 characters.
+def sources_of(
+    session: str, events: Iterable[Event], is_untrusted: Callable[[ToolReturned], bool], *, results: int = RESULT_CHARACTERS
+) -> tuple[QuotableEvent, ...]:
+    """Return the events of a session that can be quoted, without secrets; tool results are cut to their first characters.
 
     `is_untrusted` says whether a result brings text from outside of the workspace, such as a web page. After such a result the replies of
     the turn are untrusted too, for they may repeat it. What the user typed of an input is the user's; its other texts are
@@ -34,13 +36,13 @@ def sources_of(session: str, events: Iterable[Event], is_untrusted: Callable[[To
             case UserSaid(parts=parts):
                 is_tainted = False
                 written, *attached = typed_and_attached(parts)
-                read = [("user", _shortened(written, MESSAGE_CHARACTERS)), ("untrusted", "\n".join(attached)[:RESULT_CHARACTERS])]
+                read = [("user", _shortened(written, MESSAGE_CHARACTERS)), ("untrusted", "\n".join(attached)[:results])]
             case ModelReplied(parts=parts, purpose="turn"):
                 read = [("untrusted" if is_tainted else "assistant", _shortened(_texts(parts), REPLY_CHARACTERS))]
             case ToolReturned():
                 comes_from_outside = is_untrusted(body)
                 is_tainted = is_tainted or comes_from_outside
-                read = [("untrusted" if comes_from_outside else "tool", _texts(body.result.parts)[:RESULT_CHARACTERS])]
+                read = [("untrusted" if comes_from_outside else "tool", _texts(body.result.parts)[:results])]
             case _:
                 continue
         found += [QuotableEvent(f"{session}:{event.seq}", who, redact(text), iso_time(event.at)) for who, text in read if text.strip()]
@@ -79,7 +81,7 @@ def line_of_source(source: QuotableEvent) -> str:
 
 def manifest(notes: Iterable[Note]) -> tuple[str, ...]:
     """Return one line for each of the newest 200 active notes, newest first."""
-    active = sorted((note for note in notes if note.status == "active"), key=lambda note: (note.when, note.name), reverse=True)
+    active = sorted((note for note in notes if note.status == "active"), key=lambda note: (time_of(note.when), note.name), reverse=True)
     return tuple(f"[{note.kind}] {note.name} ({note.when}): {escaped(note.about)}" for note in active[:MOST_IN_MANIFEST])
 
 
@@ -98,5 +100,6 @@ def _shortened(text: str, characters: int) -> str:
 
 
 def iso_time(milliseconds: int) -> str:
-    """Return a time in milliseconds since 1970 as ISO 8601 in UTC, to the second."""
-    return utc_text(milliseconds, "%Y-%m-%dT%H:%M:%SZ")
+    """Return a time in milliseconds since 1970 as ISO 8601 in UTC; milliseconds are stated, so that notes of one second have an order."""
+    rest = milliseconds % 1_000
+    return utc_text(milliseconds, f"%Y-%m-%dT%H:%M:%S.{rest:03}Z" if rest else "%Y-%m-%dT%H:%M:%SZ")

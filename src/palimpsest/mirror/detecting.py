@@ -1,6 +1,6 @@
 """Tells the shape of a message list by its structure: types of items and blocks, roles and fields."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from palimpsest.core.ports import Blobs
@@ -28,6 +28,23 @@ def shape_of(wire: WireName, card: ModelCard, blobs: Blobs) -> MessageShape:
             return ResponsesShape(card, blobs)
         case "chat":
             return ChatShape(card, blobs)
+
+
+def is_whole_list(request: Mapping[str, object], messages: Iterable[object]) -> bool:
+    """Whether the messages of a request are its whole conversation: nothing of it is a list, or an item of one, that the provider holds.
+
+    A `thread` that is not understood is taken for one that the provider holds.
+    """
+    thread = request.get("thread")
+    if thread is not None and not (is_json(thread) and text(thread, "type") == "create"):
+        return False
+    if request.get("previous_response_id") or request.get("conversation"):
+        return False
+    return not any(text(plain, "type") == "item_reference" for each in messages if is_json(plain := _shallow(each)))
+
+
+def _shallow(message: object) -> object:
+    return message if is_json(message) else getattr(message, "__dict__", None)
 
 
 def detected_wire(messages: Iterable[object]) -> WireName | None:

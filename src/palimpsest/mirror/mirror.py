@@ -13,7 +13,8 @@ from palimpsest.mirror.elements import ASKED, FORMAT, OWNER, Elements, Splice, r
 from palimpsest.mirror.output import OwnedList, Renderer, is_as_given
 from palimpsest.mirror.plain import BREAKPOINT, MessageSnapshot, copied, digest_of_message, equals, plain_value
 from palimpsest.mirror.shapes.shape import MessageShape, PartRead
-from palimpsest.wire.json_reading import Json, is_json
+from palimpsest.wire.binding import thinking_key
+from palimpsest.wire.json_reading import Json, is_json, tables_at
 
 
 class Rewrite(NamedTuple):
@@ -45,6 +46,8 @@ class Mirror:
         self._replied: tuple[int, int] = (0, 0)
         del self._seen[kept:], self._given[kept:]
         self._renderer = Renderer()
+        # Views that are only tried have a renderer of their own, so that each finds what it rendered before.
+        self._trial_renderer = Renderer()
         self._head_seen = None
         for event in events:
             self.take(event)
@@ -75,6 +78,7 @@ class Mirror:
         if comparison.prefix < len(self._seen):
             # More than an observed reply that its owner wrote down.
             self._renderer.recheck()
+            self._trial_renderer.recheck()
         del self._seen[comparison.prefix :], self._given[comparison.prefix :]
         for index, taken in sorted(comparison.renewed.items()):
             # Messages of an observed reply have no snapshot before their owner has written them down.
@@ -200,15 +204,46 @@ class Mirror:
         known = self.elements.known[comparison.prefix : comparison.prefix + comparison.dropped]
         return frozenset(name for element in known for name in element.items)
 
-    def rendered(self, view: View) -> tuple[list[object] | None, list[str]]:
-        """Return a view as messages, `None` if they are the owner's as they are, and the rules of the provider that only they break."""
+    def rendered(self, view: View, *, is_trial: bool = False) -> tuple[list[object] | None, list[str]]:
+        """Return a view as messages, `None` if they are the owner's as they are, and the rules of the provider that only they break.
+
+        A trial is a view that the log does not have.
+        """
+        renderer = self._trial_renderer if is_trial else self._renderer
         owned = OwnedList(self._messages, self.elements.known, self._seen, self.elements.places)
-        if self._renderer.is_unedited(view.items, owned):
+        if renderer.is_unedited(view.items, owned):
             return None, []
-        sent = self._renderer.messages_of(view.items, owned, self.shape)
-        broken = self._renderer.new_violations(view.items, sent, owned, self.shape)
+        sent = renderer.messages_of(view.items, owned, self.shape)
+        broken = renderer.new_violations(view.items, sent, owned, self.shape)
         messages = self._messages
         return [messages[each.element] if each.intact else each.value for each in sent], broken
+
+    def plain_messages(self) -> list[tuple[object, Json]]:
+        """Return the owner's messages after the leading system messages, each with itself as dictionaries."""
+        return [(message, taken.plain) for message, taken in zip(self._messages, self._seen, strict=False)]
+
+    def thinking_items(self) -> dict[str, str]:
+        """Return the item of each thinking block of the list, by the key of the block."""
+        found: dict[str, str] = {}
+        for element, taken in zip(self.elements.known, self._seen, strict=False):
+            blocks = tables_at(taken.plain, "content")
+            if not any(map(thinking_key, blocks)):
+                continue
+            for name, read in zip(element.items, self.shape.read(taken.plain), strict=False):
+                block = _block_at(taken.plain, read.at)
+                if is_json(block) and (key := thinking_key(block)):
+                    found[key] = name
+        return found
+
+    def with_prefix(self, view: View, messages: list[object], comparison: ListComparison) -> list[object] | None:
+        """Return a list that went back as a view shows what it shares with the one before; `None` if that breaks a rule of the provider."""
+        for index, taken in comparison.renewed.items():
+            if index < len(self._seen):
+                self._seen[index], self._given[index] = taken, taken.seen
+        self._messages = messages
+        sent, broken = self.rendered(view, is_trial=True)
+        count = comparison.prefix
+        return None if broken else [*(messages[:count] if sent is None else sent), *messages[count:]]
 
     def breakpoints(self, view: View) -> tuple[str, ...]:
         """Return the ids of the items at the owner's cache breakpoints, in order."""
@@ -222,6 +257,10 @@ class Mirror:
 
 
 def _is_marked(message: Json, at: tuple[str, int]) -> bool:
-    entries = message.get(at[0])
-    block = entries[at[1]] if isinstance(entries, list) and at[1] >= 0 else None
+    block = _block_at(message, at)
     return is_json(block) and BREAKPOINT in block
+
+
+def _block_at(message: Json, at: tuple[str, int]) -> object:
+    entries = message.get(at[0])
+    return entries[at[1]] if isinstance(entries, list) and at[1] >= 0 else None

@@ -16,19 +16,23 @@ CODEX_BASELINE = 12_000
 """Tokens at the start of the window that Codex does not count."""
 
 
-def palimpsest_budget(window: int, reply: int, bytes_at: int | None = None, *, input_limit: int | None = None) -> Budget:
+def palimpsest_budget(
+    window: int, reply: int, bytes_at: int | None = None, *, input_limit: int | None = None, working: int | None = None
+) -> Budget:
     """Return the budget of `palimpsest`: fold a fifth of the window before its end, or 40,000 tokens if that is less.
 
     A card may allow longer replies than that; the encoder then asks for a reply that fits. An `input_limit` is the limit of the prompt
-    alone, and replaces the window.
+    alone, and replaces the window. `working` is the part of it that is meant to be used, such as that below a step of the price: it is
+    the window of all levels but the last, at which requests are blocked because the model would refuse them.
     """
     room = min(window, input_limit or window)
-    compact_at = room - min(40_000, room // 5)
+    usual = min(room, working or room)
+    compact_at = usual - min(40_000, usual // 5)
     return Budget(
-        window=room,
+        window=usual,
         reply=reply,
-        buffer=room - compact_at,
-        warn_at=compact_at - min(20_000, room // 10),
+        buffer=usual - compact_at,
+        warn_at=compact_at - min(20_000, usual // 10),
         compact_at=compact_at,
         block_at=room - min(3_000, room // 50),
         bytes_at=bytes_at,
@@ -101,18 +105,26 @@ def codex_budget(window: int = 272_000, *, limit: int | None = None, prefix: int
     return Budget(window=window, reply=window - effective, buffer=window - level, compact_at=level)
 
 
-def opencode_budget(window: int, reply_limit: int | None = None, input_limit: int | None = None, *, auto: bool = True) -> Budget:
+def opencode_budget(
+    window: int, reply_limit: int | None = None, input_limit: int | None = None, *, auto: bool = True, reply_cap: int = OPENCODE_REPLY
+) -> Budget:
     """Return the documented budget of OpenCode: compact above the input limit, or above the window less the reply."""
-    reply = _opencode_reply(reply_limit)
+    reply = _opencode_reply(reply_limit, reply_cap)
     usable = input_limit or window - reply
     return _opencode_levels(window, reply, usable, usable + 1 if auto else None)
 
 
 def opencode_measured_budget(
-    window: int, reply_limit: int | None = None, input_limit: int | None = None, *, reserved: int | None = None, auto: bool = True
+    window: int,
+    reply_limit: int | None = None,
+    input_limit: int | None = None,
+    *,
+    reserved: int | None = None,
+    auto: bool = True,
+    reply_cap: int = OPENCODE_REPLY,
 ) -> Budget:
     """Return the budget of OpenCode 1.18 as measured: compact at the input limit less a reserve, or at the window less the reply."""
-    reply = _opencode_reply(reply_limit)
+    reply = _opencode_reply(reply_limit, reply_cap)
     if input_limit:
         usable = max(0, input_limit - (min(OPENCODE_RESERVED, reply) if reserved is None else reserved))
     else:
@@ -120,8 +132,8 @@ def opencode_measured_budget(
     return _opencode_levels(window, reply, usable, usable if auto else None)
 
 
-def _opencode_reply(reply_limit: int | None) -> int:
-    return min(reply_limit, OPENCODE_REPLY) if reply_limit else OPENCODE_REPLY
+def _opencode_reply(reply_limit: int | None, cap: int) -> int:
+    return min(reply_limit, cap) if reply_limit else cap
 
 
 def _opencode_levels(window: int, reply: int, usable: int, level: int | None) -> Budget:

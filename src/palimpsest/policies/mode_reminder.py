@@ -12,6 +12,8 @@ from palimpsest.core.situation import Moment, Situation
 from palimpsest.policies.prompt import prompt
 
 PLAN, BUILD = "plan", "build"
+BUILDING: Final = frozenset({BUILD, "ask", "edits", "auto"})
+"""The modes in which files are changed: that of OpenCode, and ours."""
 _SOURCE: Final = "mode_reminder "
 _REPLIES: Final = frozenset({"assistant", "thinking", "call"})
 _USER: Final = frozenset({"user", "steering"})
@@ -34,7 +36,8 @@ class RemindOfMode:
         wanted = _wanted(situation.view.mode, items)
         place = next((place for place in range(len(items) - 1, -1, -1) if items[place].kind in _USER), None)
         current = None if place is None or not wanted else _reminder_behind(items, place, wanted)
-        outdated = tuple(item.id for item in _reminders(items) if not item.hidden and item is not current)
+        # Thinking is bound to what stands before it, so that what was shown stays where a model would lose it.
+        outdated = () if situation.reasoning else tuple(item.id for item in _reminders(items) if not item.hidden and item is not current)
         edits: list[Edit] = [Mask(outdated)] if outdated else []
         if wanted and place is not None and current is None:
             before = items[place + 1].id if place + 1 < len(items) else ""
@@ -71,7 +74,7 @@ class FrameSteering:
                 edits.append(Mask((item.id,), framed))
             elif not is_new and item.mask is not None and item.mask.text == framed:
                 outdated.append(item.id)
-        if outdated:
+        if outdated and not situation.reasoning:
             edits.append(Unmask(tuple(outdated)))
         return Proposal(tuple(edits), "messages that were sent during the turn") if edits else ()
 
@@ -89,7 +92,7 @@ def _wanted(mode: str, items: Sequence[Item]) -> str:
     """Return which reminder the next call needs; empty for none."""
     if mode == PLAN:
         return PLAN
-    return BUILD if mode == BUILD and _has_plan_reply(items) else ""
+    return BUILD if mode in BUILDING and _has_plan_reply(items) else ""
 
 
 def _has_plan_reply(items: Sequence[Item]) -> bool:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from palimpsest.audit.fold_texts import EVIDENCE, EVIDENCE_TITLE, EVIDENCE_TOKENS, evidence_text
+from palimpsest.audit.tools.calls import tool_operation
 from palimpsest.core.edits import Insert, Put
 from palimpsest.core.format.tags import within
 from palimpsest.core.items import Item, Text, text_of
@@ -13,12 +14,11 @@ from palimpsest.core.tokens.budget import percent_until
 
 @dataclass(frozen=True, slots=True)
 class Remind:
-    """Reminds the model after `rounds` replies without a call of `tool`, and after every further one.
+    """Reminds the model after `rounds` replies without a call of a tool that keeps a todo list, and after every further one.
 
-    if_offered: only while the tool is declared to the model; a session of a program without it is then never reminded.
+    if_offered: only while such a tool is declared to the model; a session of a program without it is then never reminded.
     """
 
-    tool: str = "todo"
     rounds: int = 3
     if_offered: bool = False
     text: str = "<reminder>Update your todos.</reminder>"
@@ -28,17 +28,27 @@ class Remind:
 
     def plan(self, situation: Situation) -> Plan:
         """Propose one reminder before the newest results, unless it is already there."""
-        since = situation.health.rounds_since(self.tool)
-        first = _first_result(situation.view.items)
-        if first is None or since < self.rounds or (self.if_offered and self.tool not in situation.offered):
+        since, first = rounds_without_todo(situation), first_result(situation.view.items)
+        if first is None or since < self.rounds or (self.if_offered and not any(map(keeps_todos, situation.offered))):
             return ()
         item, before = first
         if before is not None and before.kind == "reminder" and text_of(before.content) == self.text:
             return ()
-        return Proposal((Insert((Put("reminder", Text(self.text)),), item.id),), f"{since} rounds without {self.tool}")
+        return Proposal((Insert((Put("reminder", Text(self.text)),), item.id),), f"{since} rounds without an update of the todo list")
 
 
-def _first_result(items: tuple[Item, ...]) -> tuple[Item, Item | None] | None:
+def keeps_todos(tool: str) -> bool:
+    """Whether a tool keeps a todo list."""
+    return tool_operation(tool) == "todo"
+
+
+def rounds_without_todo(situation: Situation) -> int:
+    """Return the model replies since the last call of a tool that keeps a todo list; all replies if there was none."""
+    health = situation.health
+    return health.calls - max((call for tool, call in health.called.items() if keeps_todos(tool)), default=0)
+
+
+def first_result(items: tuple[Item, ...]) -> tuple[Item, Item | None] | None:
     """Return the first result of the last round and the item before it; `None` if the view does not end with results."""
     start = len(items)
     while start and items[start - 1].kind == "result":
@@ -103,7 +113,7 @@ class AddEvidence:
             return ()
         place = max((place for place, item in enumerate(items) if item.kind == "summary"), default=None)
         shown = frozenset(item.id for item in items if item.kind in ("user", "steering"))
-        evidence = evidence_text(situation.evidence, shown, min(self.tokens, situation.budget.window // 50))
+        evidence = evidence_text(situation.listed_evidence, shown, min(self.tokens, situation.budget.window // 50))
         if place is None or not evidence:
             return ()
         before = items[place + 1].id if place + 1 < len(items) else ""

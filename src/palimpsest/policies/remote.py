@@ -6,6 +6,7 @@ from typing import Final, Literal
 from msgspec.structs import replace
 
 from palimpsest.audit.context_tags import is_real_user_message
+from palimpsest.audit.fold_texts import EVIDENCE_TITLE, EVIDENCE_TOKENS, evidence_text
 from palimpsest.core.edits import Keep, Put
 from palimpsest.core.errors import NoModel, PalimpsestError, WireError
 from palimpsest.core.events import Failed, ModelReplied
@@ -20,20 +21,21 @@ from palimpsest.policies.handoff.kept_messages import KeptMessage, keep_parts, k
 from palimpsest.policies.handoff.layout import Group, HandoffRun, handoff_fold, handoff_run
 from palimpsest.policies.handoff.trigger import MOMENTS, HandoffTrigger, effective_window
 from palimpsest.policies.prompt import prompt
+from palimpsest.wire.compaction import COMPACTION_TYPES
 from palimpsest.wire.encoding.tools import opaque_type
 from palimpsest.wire.json_reading import Json, parse, tables_at, text
-
-_COMPACTION_TYPES: Final = frozenset({"compaction", "compaction_summary", "context_compaction"})
 
 
 def compaction_items(reply: ModelReplied) -> tuple[Opaque, ...]:
     """Return the compaction items of a reply."""
-    return tuple(part for part in reply.parts if isinstance(part, Opaque) and opaque_type(part) in _COMPACTION_TYPES)
+    return tuple(part for part in reply.parts if isinstance(part, Opaque) and opaque_type(part) in COMPACTION_TYPES)
 
 
 def compaction_put(situation: Situation, compaction: Opaque) -> Put:
-    """Return a compaction item as a summary, with the evidence of the log as text fallback for other models."""
-    return Put("summary", replace(compaction, text_fallback=summary_text(situation, compaction.text_fallback)))
+    """Return a compaction item as a summary, with the evidence of the log as text fallback for other models, which cannot read it."""
+    evidence = evidence_text(situation.listed_evidence, frozenset(), min(EVIDENCE_TOKENS, situation.budget.window // 50))
+    proved = f"\n\n{EVIDENCE_TITLE}\n{evidence}" if evidence else ""
+    return Put("summary", replace(compaction, text_fallback=f"{summary_text(compaction.text_fallback)}{proved}"))
 
 
 def groups_of(situation: Situation, run: HandoffRun, reply: ModelReplied) -> tuple[Group, ...]:
@@ -51,7 +53,7 @@ def groups_of(situation: Situation, run: HandoffRun, reply: ModelReplied) -> tup
     for part in reply.parts:
         if isinstance(part, Text):
             groups.append(Group((Put("assistant", part),), "other"))
-        elif isinstance(part, Opaque) and opaque_type(part) in _COMPACTION_TYPES:
+        elif isinstance(part, Opaque) and opaque_type(part) in COMPACTION_TYPES:
             groups.append(Group((compaction_put(situation, part),), "compaction"))
         elif isinstance(part, Opaque) and opaque_type(part) == "message":
             user_text = _user_text(parse(part.data, part.provider))
@@ -106,14 +108,18 @@ class Remote:
     def plan(self, situation: Situation) -> Plan:
         """Plan a request for a compaction and a fold, if a handoff is due and the provider can compact."""
         card = situation.previous if situation.moment == "switched" and situation.previous is not None else situation.card
-        if not _can_compact(card) or not _can_compact(situation.card):
+        if not can_compact(card) or not can_compact(situation.card):
             return ()
         why = self.trigger.reason(situation)
-        return self._steps(situation, card, why) if why else ()
+        return self._steps_if_due(situation, card, why) if why else ()
 
-    def _steps(self, situation: Situation, card: Card, why: str) -> Steps:
+    def _steps_if_due(self, situation: Situation, card: Card, why: str) -> Steps:
         if not (yield from self.trigger.is_due_by_scope(situation)):
             return ()
+        return (yield from self.steps(situation, card, why))
+
+    def steps(self, situation: Situation, card: Card, why: str) -> Steps:
+        """Ask the provider of a model for a compaction, and propose the fold into its answer."""
         run = handoff_run(situation.view)
         try:
             reply = yield from ask(replace(self._request(situation, run, card), model="" if card is situation.card else card.name))
@@ -128,7 +134,7 @@ class Remote:
         return Proposal((fold,), why, notices=notices(situation, tokens_after(situation, run.items, fold)))
 
     def _request(self, situation: Situation, run: HandoffRun, card: Card) -> Ask:
-        room = effective_window(situation) if card is situation.card else codex_effective(card.window)
+        room = effective_window(situation) if card is situation.card else codex_effective(card.working_window)
         if self.form == "endpoint":
             return Ask(without_last_outputs(situation, run.shown, room), "", PURPOSE, tools=False, endpoint="compact")
         trigger = Item(f"{situation.view.seq + 1}.2", "assistant", Opaque(card.provider, card.name, TRIGGER))
@@ -144,7 +150,8 @@ class Remote:
         return (*(Group(message) for message in messages), Group((compaction_put(situation, found[0]),), "compaction"))
 
 
-def _can_compact(card: Card) -> bool:
+def can_compact(card: Card) -> bool:
+    """Whether a model is served by OpenAI over Responses, the only provider with a compaction endpoint."""
     return card.provider == "openai" and card.wire == "responses"
 
 

@@ -1,26 +1,23 @@
 """Claude Code's restoration after a fold: shows files, plan, skills, agents and tools again that were in use."""
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
 
 from palimpsest.audit.pins import same_path
-from palimpsest.audit.tools.calls import action_of, args_of, result_text
+from palimpsest.audit.tools.calls import action_of, args_of, operation_of, result_text
+from palimpsest.audit.tools.working_state import CONTENT_ACTIONS, RESTORED, read_paths
 from palimpsest.core.edits import Edit, Insert, Mask, Put
 from palimpsest.core.events import ChildEnded, ChildOpened, Event, ModelReplied, ToolReturned, ViewEdited
 from palimpsest.core.format.tags import within
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, Value, text_of
-from palimpsest.core.pairs import answered_calls
 from palimpsest.core.policy import Answer, EventSpan, Look, Plan, Proposal, Steps, Want, look_or_none, span
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.view import View, shown
 from palimpsest.policies.fold.fold import model_free_fallback
 
-_PLANS = frozenset({"ExitPlanMode", "exit_plan_mode"})
-_SKILLS = frozenset({"Skill", "skill"})
-_SEARCHES = frozenset({"ToolSearch", "tool_search"})
 _AGENT_RESULT_CHARS = 200
 AGENTS = 10
 _FALLBACK = model_free_fallback().name
@@ -100,18 +97,19 @@ class _RecentWorkScan:
                 pass
 
     def _take_call(self, call: ToolCall, result: ToolResult) -> None:
-        if call.tool in _PLANS:
-            self.plan = self.plan or str(args_of(call).get("plan") or "")
-        elif call.tool in _SKILLS:
-            args = args_of(call)
-            name = str(args.get("skill") or args.get("name") or args.get("command") or "")
-            self.skills.setdefault(name, result_text(result))
-        elif call.tool in _SEARCHES:
-            self.tools = self.tools or result_text(result)
-        else:
-            action = action_of(call)
-            for touched in action.paths if action.kind in CONTENT_ACTIONS else ():
-                self.paths.setdefault(touched.path)
+        match operation_of(call):
+            case "plan":
+                self.plan = self.plan or str(args_of(call).get("plan") or "")
+            case "skill":
+                args = args_of(call)
+                name = str(args.get("skill") or args.get("name") or args.get("command") or "")
+                self.skills.setdefault(name, result_text(result))
+            case "tool_search":
+                self.tools = self.tools or result_text(result)
+            case _:
+                action = action_of(call)
+                for touched in action.paths if action.kind in CONTENT_ACTIONS else ():
+                    self.paths.setdefault(touched.path)
 
     def _agent_line(self, session: str, role: str) -> str:
         ended = self._ended.get(session)
@@ -120,40 +118,6 @@ class _RecentWorkScan:
             return f"{agent}: running"
         result = " ".join(ended.text[:_AGENT_RESULT_CHARS].split())
         return f"{agent}: {ended.status}; the result is in its own session" + (f": {result}" if result else "")
-
-
-# Actions of tools after which the model knows the content of a file.
-CONTENT_ACTIONS = frozenset({"read", "edit", "write"})
-
-
-def known_paths(view: View) -> frozenset[str]:
-    """Return the files whose content is visible: those that an unmasked result read, edited or wrote, without `must_read_again`."""
-    return frozenset(path for _, path, result in _file_actions(view) if result.mask is None) - must_read_again(view)
-
-
-def read_paths(view: View) -> frozenset[str]:
-    """Return the files that an unmasked result of a read shows."""
-    return frozenset(path for action, path, result in _file_actions(view) if action == "read" and result.mask is None)
-
-
-def must_read_again(view: View) -> frozenset[str]:
-    """Return the files whose reads are all masked; such a file must be read again before it is edited."""
-    masked = frozenset(path for action, path, result in _file_actions(view) if action == "read" and result.mask is not None)
-    return masked - read_paths(view)
-
-
-def _file_actions(view: View) -> Iterator[tuple[str, str, Item]]:
-    """Yield action, path and result of each call that read, edited or wrote a file; calls that failed are left out."""
-    calls = answered_calls(view.items)
-    for item in view.items:
-        if isinstance(item.content, ToolResult) and not item.content.error and item.id in calls:
-            action = action_of(calls[item.id])
-            if action.kind in CONTENT_ACTIONS:
-                yield from ((action.kind, touched.path, item) for touched in action.paths)
-
-
-# The source of a restored item is this prefix and its name.
-SOURCE_PREFIX = "restored "
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,14 +155,14 @@ def visible_texts(view: View) -> VisibleTexts:
             texts += [value for value in args_of(content).values() if isinstance(value, str)]
         elif content is not None:
             texts.append(text_of(content))
-        if item.kind == "reminder" and item.source.startswith(SOURCE_PREFIX) and item.mask is None:
+        if item.kind == "reminder" and item.source.startswith(RESTORED) and item.mask is None:
             copies.setdefault(item.source, []).append(item)
     return VisibleTexts(tuple(texts), {source: tuple(items) for source, items in copies.items()})
 
 
 def reminder(text: str, name: str) -> Put:
     """Return a text as a system reminder whose source is the prefix and the name."""
-    return Put("reminder", Text(within("system-reminder", text)), f"{SOURCE_PREFIX}{name}")
+    return Put("reminder", Text(within("system-reminder", text)), f"{RESTORED}{name}")
 
 
 def hide(ids: Iterable[str]) -> tuple[Mask, ...]:
@@ -214,6 +178,9 @@ FACTS = (
     ("deferred_tools", "Tools that were found before and are at hand again:"),
 )
 START = "session_start"
+# Tokens. A shorter beginning of a file is not worth its frame; the second is what the sentence about a cut needs.
+_LEAST_CUT = 1_000
+_CUT_NOTE_TOKENS = 100
 WHY = "state that the fold removed"
 _skills = msgspec.json.Decoder(dict[str, str])
 
@@ -222,9 +189,9 @@ _skills = msgspec.json.Decoder(dict[str, str])
 class Restore:
     """Shows files and facts again after a fold.
 
-    files, total_tokens: the newest files, at most this many and within this many tokens.
-    file_tokens: tokens above which a file is cut, or with `large_files="note"` only mentioned.
-    skill_tokens: tokens above which the text of a skill is cut.
+    files, total_tokens: the newest files, at most this many and within this many tokens. The first that does not fit is cut, and says so.
+    file_tokens: tokens above which a file is only mentioned, with `large_files="note"`.
+    skill_tokens: tokens above which the text of a skill is cut, and says so.
     numbering: separator between line number and text.
     place: the end of the view, or before the newest user message; the context of the session start then comes first in the view.
     """
@@ -233,7 +200,7 @@ class Restore:
     total_tokens: int = 50_000
     file_tokens: int = 5_000
     skill_tokens: int = 5_000
-    large_files: Literal["cut", "note"] = "cut"
+    large_files: Literal["whole", "note"] = "whole"
     numbering: Literal["arrow", "tab"] = "arrow"
     place: Literal["end", "prompt"] = "end"
     name: str = "restore"
@@ -288,18 +255,18 @@ class Restore:
                 note = f"{path} was read before this point. It is too large to be shown again here; read it if you need it."
                 found.append([reminder(note, name)])
                 continue
-            shown = self._numbered(_head(text, self.file_tokens, situation))
-            arguments = msgspec.json.encode({"file_path": path}).decode()
-            puts = [
-                reminder(f"The tool Read was called with this input: {arguments}", name),
-                reminder(f"It gave this result:\n{shown}", name),
-            ]
-            if not visible_now.current_copy(puts):
-                size = _size(shown, situation)
-                if size > room:
-                    break
+            shown = self._numbered(text)
+            if visible_now.current_copy(puts := _as_read(path, name, shown)):
+                found.append(puts)
+                continue
+            size = _size(shown, situation)
+            if size <= room:
+                found.append(puts)
                 room -= size
-            found.append(puts)
+                continue
+            if room >= _LEAST_CUT:
+                found.append(_as_read(path, name, _cut_file(path, shown, room, situation)))
+            break
         return found
 
     def _texts(self, name: str, text: str, situation: Situation) -> list[tuple[str, str]]:
@@ -309,14 +276,38 @@ class Restore:
         try:
             skills = _skills.decode(text)
         except msgspec.DecodeError:
-            return [("", _head(text, self.skill_tokens, situation))]
-        return [(skill, _head(body, self.skill_tokens, situation)) for skill, body in skills.items()]
+            return [("", _cut_skill(text, self.skill_tokens, situation))]
+        return [(skill, _cut_skill(body, self.skill_tokens, situation)) for skill, body in skills.items()]
 
     def _numbered(self, text: str) -> str:
         rows = text.split("\n")
         if self.numbering == "tab":
             return "\n".join(f"{number}\t{row}" for number, row in enumerate(rows, 1))
         return "\n".join(f"{number:>6}→{row}" for number, row in enumerate(rows, 1))
+
+
+def _as_read(path: str, name: str, shown: str) -> list[Put]:
+    arguments = msgspec.json.encode({"file_path": path}).decode()
+    return [
+        reminder(f"The tool Read was called with this input: {arguments}", name),
+        reminder(f"It gave this result:\n{shown}", name),
+    ]
+
+
+def _cut_file(path: str, shown: str, room: int, situation: Situation) -> str:
+    """The numbered lines of a file that fit, and what says how many they are and how to go on."""
+    kept = _head(shown, room - _CUT_NOTE_TOKENS, situation)
+    rows, total = kept.count("\n") + 1, shown.count("\n") + 1
+    # The last row may be cut itself.
+    whole = rows if shown.startswith(f"{kept}\n") else rows - 1
+    return f"{kept}\n[Cut here: {path} has {total:,} lines, of which {whole:,} are shown. Read it from line {whole + 1} on for the rest.]"
+
+
+def _cut_skill(text: str, tokens: int, situation: Situation) -> str:
+    kept = _head(text, tokens, situation)
+    if kept == text:
+        return text
+    return f"{kept}\n[Cut here: {len(kept):,} of {len(text):,} characters are shown. Load the skill again for the rest.]"
 
 
 def _from_log(name: str, recent: RecentWork) -> str:
@@ -335,11 +326,11 @@ def _from_log(name: str, recent: RecentWork) -> str:
 def _room(situation: Situation, recent: RecentWork) -> int:
     """Return the tokens that may be restored: half of the room until the next compaction.
 
-    After a fold without a model it is at most what that fold freed, because else the view would grow again.
+    After a fold without a model it is at most three quarters of what that fold freed, because else the view would grow again.
     """
     level = situation.budget.compact_at or situation.budget.block_at or situation.budget.window
     room = max(0, level - situation.used) // 2
-    return room if recent.freed is None else min(room, recent.freed)
+    return room if recent.freed is None else min(room, recent.freed * 3 // 4)
 
 
 def _tokens(put: Put, situation: Situation) -> int:

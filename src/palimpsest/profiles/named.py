@@ -20,7 +20,7 @@ def none(environment: Mapping[str, str]) -> Profile:
     return Profile(
         "none",
         (),
-        lambda card: palimpsest_budget(card.window, card.reply, input_limit=card.input_limit),
+        lambda card: palimpsest_budget(card.window, card.reply, input_limit=card.input_limit, working=card.working_window),
         fallback=model_free_fallback(),
         overflow="stop",
         sources=SourceSet(),
@@ -50,6 +50,7 @@ PROFILES: Mapping[str, ProfileFactory] = {
     "opencode": _in_module("opencode", "opencode"),
     "opencode-1.18": _in_module("opencode", "opencode_1_18"),
     "lossless": _in_module("lossless", "lossless"),
+    "provider": _in_module("provider", "provider"),
     "gateway": _in_module("gateway", "gateway"),
     "gateway-thrifty": _in_module("gateway", "gateway_thrifty"),
     "classroom": _in_module("classroom", "classroom"),

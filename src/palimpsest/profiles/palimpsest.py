@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any, Final
 
 from msgspec import structs
 
 from palimpsest.core.errors import BadInput
+from palimpsest.core.policy import Policy
 from palimpsest.core.tokens.budget import Budget
 from palimpsest.core.tokens.truncate import PREVIEW_ABOVE
 from palimpsest.policies.budgets import palimpsest_budget
@@ -16,15 +18,18 @@ from palimpsest.policies.fold.fold import FoldFromLog, Narrative, model_free_fal
 from palimpsest.policies.fold.narrate import Narrate
 from palimpsest.policies.limiters.preview import PreviewLimiter
 from palimpsest.policies.notices import Warn, WatchCache
+from palimpsest.policies.remind_open import RemindOpen
 from palimpsest.profiles.profile import Profile, for_any_model
-from palimpsest.profiles.settings import cache_settings, parse_number, quoted, strict_number
+from palimpsest.profiles.settings import cache_settings, one_of, parse_number, quoted, strict_number, thinking_rethought
 from palimpsest.sources.variants.palimpsest import our_skills, palimpsest_sources
 from palimpsest.wire.models.cards import ModelCard
+from palimpsest.wire.request import Params
 
 # Providers reject requests of more than 32 MB; images and documents reach that long before the window is full.
 BYTES_AT: Final = 24_000_000
 _SWITCH: Final = {"on": True, "1": True, "true": True, "yes": True, "off": False, "0": False, "false": False, "no": False}
 _NARRATIVES: Final[dict[str, Narrative]] = {"off": "off", "auto": "auto", "asked": "asked"}
+_COMPACTIONS: Final = ("ours", "provider", "auto")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +77,36 @@ def palimpsest(environment: Mapping[str, str]) -> Profile:
 
     `PAL_COMPACT_AT` is the level at which a fold is due at the latest, in tokens or in percent of the window (`120000`, `60%`).
     `PAL_AUTO_COMPACT=off` folds only when asked or when a request was too long. `PAL_THRIFT` is careful, balanced or thrifty.
-    `PAL_NARRATIVE` is off, asked or auto. `PAL_TAIL`, `PAL_MESSAGES` and `PAL_RESULTS` are the tokens that a fold keeps of the newest
+    `PAL_COMPACTION` is ours, provider or auto: who folds, or that price and loss decide it. `PAL_NARRATIVE` is off, asked or auto.
+    `PAL_TAIL`, `PAL_MESSAGES` and `PAL_RESULTS` are the tokens that a fold keeps of the newest
     items, of the user's messages and of the working set. `PAL_WITHOUT` names parts that a fold leaves out, to see what they are worth
     (dialogue, evidence, work, calls, with `+` between them), and `PAL_NAMES` are the tokens of one that it leaves out by default: names
     that the model used itself. `PAL_PREVIEW_ABOVE` is the size in tokens above which a result is cut. `PAL_INSTRUCTIONS` is a list of
     further instruction files, patterns and URLs. `PAL_CACHE_TTL` is the lifetime of cache entries: auto, 5m or 1h; `PAL_KEEP_ALIVE=on`
-    keeps the cache alive in pauses.
+    keeps the cache alive in pauses. `PAL_THINKING_RETHOUGHT` is the percentage of lost reasoning that an edit is charged for.
     """
-    return with_numbers(THRIFT[_one_of(environment, "PAL_THRIFT", "balanced", THRIFT)], environment)
+    ours = with_numbers(THRIFT[_one_of(environment, "PAL_THRIFT", "balanced", THRIFT)], environment, reminds=True)
+    choice = one_of(environment, "PAL_COMPACTION", _COMPACTIONS)
+    return ours if choice == "ours" else _with_provider(ours, weighs=choice == "auto")
 
 
-def with_numbers(numbers: ThriftNumbers, environment: Mapping[str, str], *, auto_compact: str = "on") -> Profile:
-    """Return the profile with the given numbers; settings in the environment override them and `auto_compact`."""
+def _with_provider(ours: Profile, *, weighs: bool) -> Profile:
+    """Return the profile with the provider's compaction before its own fold; with `weighs` price and loss decide between the two."""
+    # Imported on use: it is off by default, and a start is measured in milliseconds.
+    compacting = import_module("palimpsest.policies.provider_compact")
+    fold = next(policy for policy in ours.policies if isinstance(policy, FoldFromLog))
+    policy: Policy = compacting.ProviderCompact(fold, keeps_request=True)
+    if weighs:
+        policy = import_module("palimpsest.policies.cheaper_compaction").CheaperCompaction(policy)
+    place = next(place for place, each in enumerate(ours.policies) if isinstance(each, Narrate))
+    return replace(ours, policies=(*ours.policies[:place], policy, *ours.policies[place:]), params=Params(dialect="openai"))
+
+
+def with_numbers(numbers: ThriftNumbers, environment: Mapping[str, str], *, auto_compact: str = "on", reminds: bool = False) -> Profile:
+    """Return the profile with the given numbers; settings in the environment override them and `auto_compact`.
+
+    With `reminds` the model is reminded of open steps in its todo list.
+    """
     auto = _SWITCH[_one_of(environment, "PAL_AUTO_COMPACT", auto_compact, _SWITCH)]
     bounds = replace(
         numbers.bounds,
@@ -115,12 +138,12 @@ def with_numbers(numbers: ThriftNumbers, environment: Mapping[str, str], *, auto
     cache, jobs = cache_settings(environment)
 
     def budget(card: ModelCard) -> Budget:
-        default = palimpsest_budget(card.window, card.reply, BYTES_AT, input_limit=card.input_limit)
+        default = palimpsest_budget(card.window, card.reply, BYTES_AT, input_limit=card.input_limit, working=card.working_window)
         return _with_compact_at(default, compact_at) if auto else structs.replace(default, compact_at=None, buffer=0)
 
     return Profile(
         "palimpsest",
-        (clear, narrate, fold, Warn(), WatchCache()),
+        (clear, narrate, fold, *((RemindOpen(),) if reminds else ()), Warn(), WatchCache()),
         budget,
         fallback=model_free_fallback(),
         strictness="full",
@@ -129,6 +152,7 @@ def with_numbers(numbers: ThriftNumbers, environment: Mapping[str, str], *, auto
         sources=palimpsest_sources(environment),
         mentioned_skills=our_skills,
         cache=cache,
+        thinking_rethought=thinking_rethought(environment),
         jobs=jobs,
     )
 
@@ -139,8 +163,10 @@ def _with_compact_at(budget: Budget, level: str) -> Budget:
         return budget
     tokens = budget.window * int(level[:-1]) // 100 if level.endswith("%") else int(level)
     tokens = max(1, min(tokens, budget.block_at or tokens))
-    warn_at = max(1, tokens - min(20_000, budget.window // 10))
-    return structs.replace(budget, compact_at=tokens, warn_at=warn_at, buffer=budget.window - tokens)
+    # A user who asks for more than the working window takes its price.
+    window = max(tokens, budget.window)
+    warn_at = max(1, tokens - min(20_000, window // 10))
+    return structs.replace(budget, window=window, compact_at=tokens, warn_at=warn_at, buffer=window - tokens)
 
 
 def _compact_at(environment: Mapping[str, str]) -> str:

@@ -9,15 +9,16 @@ from msgspec import Struct
 from palimpsest.audit.gate import Strictness
 from palimpsest.audit.pricing.keeping import LIFETIME_LOSS
 from palimpsest.core.events import ToolReturned
+from palimpsest.core.items import Part
 from palimpsest.core.policy import Answer, Job, Policy, Want
 from palimpsest.core.projections.health import CIRCUIT
 from palimpsest.core.situation import PARTS
-from palimpsest.core.tokens.budget import Budget, used
+from palimpsest.core.tokens.budget import Budget, RowForm, used
 from palimpsest.core.tokens.view_sizes import CountsTokens
 from palimpsest.core.view import View
 from palimpsest.sources.skills.files import Skill
 from palimpsest.sources.source import SourceSet, World
-from palimpsest.sources.variants.palimpsest import palimpsest_sources
+from palimpsest.sources.variants.palimpsest import our_skills, palimpsest_sources
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.request import DEFAULTS, Params
 
@@ -59,14 +60,43 @@ class NoteRules(Struct, frozen=True):
     summary_tokens: the longest summary that is stated.
     cuts_middle: a longer summary loses its middle, as in Codex; else its last lines.
     recall: how a prompt recalls notes: by its words, by a model that chooses among all of them, or not at all.
+    folder: where the notes are: in the home, or as plain files in the folder of Claude Code, which the model reads and writes itself.
     cites: replies end with citation blocks, which are not shown.
+    root: the folder of the handbook whose summary is stated, see `StageRules`; empty: the summaries of the notes are.
     """
 
     head: Literal["index and summary", "index", "summary", "cards", "nothing"] = "index and summary"
     summary_tokens: int = 2_500
     cuts_middle: bool = False
     recall: Literal["words", "model", "off"] = "words"
+    folder: Literal["home", "claude"] = "home"
     cites: bool = False
+    root: str = ""
+
+
+class StageRules(Struct, frozen=True):
+    """Two-stage memory of finished sessions under a profile: a memory of each, and a handbook over all, in a folder of their own.
+
+    root: the name of the folder. has_raw: stage one makes raw memories beside summaries, and the handbook begins from them.
+    sessions, age_days, idle_hours: how many finished sessions a start reads, and between which ages. memories: how many stage two reads.
+    phase_one_model, phase_two_model: models that the user named; else the defaults, where the session's provider has them.
+    cooldown_hours: hours from one consolidation to the next. unused_days: days without use after which a memory goes; 0: none goes.
+    summary_tokens: tokens of the summary that a session states.
+    """
+
+    root: str
+    has_raw: bool
+    sessions: int
+    age_days: float
+    idle_hours: float
+    memories: int
+    summary_tokens: int
+    phase_one_model: str = ""
+    phase_two_model: str = ""
+    phase_one_default: str = ""
+    phase_two_default: str = ""
+    cooldown_hours: float = 0.0
+    unused_days: float = 0.0
 
 
 class MemoryRules(Struct, frozen=True):
@@ -76,12 +106,16 @@ class MemoryRules(Struct, frozen=True):
     extracts: notes are extracted from the conversation at the end of turns.
     takes_notes: running notes of the session may be kept.
     summarises: finished sessions are summarised in the background, and their notes consolidated.
+    stages: finished sessions are read in two stages instead, from the start of every session on.
+    finishes: a session that ends with its turn has these jobs too, and its end waits for them, since nothing reads it later.
     """
 
     remembers: bool = True
     extracts: bool = True
     takes_notes: bool = True
     summarises: bool = True
+    stages: StageRules | None = None
+    finishes: bool = False
 
 
 NO_MEMORY: Final = MemoryRules(remembers=False, extracts=False, takes_notes=False, summarises=False)
@@ -118,6 +152,8 @@ class Profile:
     interrupted_notice: context that is stated after an interrupted turn.
     limiter: returns, by model, what bounds a tool result before it is recorded; the loop that runs the tools calls it, and a replay does.
     snapshot_first: keep the state of files before the first request of a turn, not only before its first tool that may change them.
+    forgets_hidden_reads: a file has to be read again before it is changed, once its reads are cleared or folded, as in Claude Code.
+    skills: finds the skills that are listed and that the tool `skill` loads.
     mentioned_skills: finds the skills whose bodies are stated when the user mentions them as `$name`.
     jobs: background work beside turns, for agents that are given no jobs of their own.
     agents: the rules of sub-agents; settings of the user may set other numbers.
@@ -125,6 +161,18 @@ class Profile:
     sources: what is stated to the model beside the conversation, in order; by default the sources of the profile `palimpsest`.
     notes: what of long-term notes reaches the model.
     cache: the lifetime of cache entries.
+    thinking_rethought: the share of the reasoning that an edit costs which is expected to be thought again, at the price of output.
+    tool_forms: in whose names and forms our tools are declared.
+    collaborations: ways of working together that `/mode` selects beside what may run; `collaboration` is that of new sessions.
+    framed_input: returns what the user says with the texts that the program puts round its parts, such as tags of images.
+    mention_sigils: the letters before the name of a skill that mention it.
+    states_shell_lines: a command that the user runs is stated with its output; otherwise it is outside of the conversation.
+    left: the percent of the window that are left, as the program tells its user, by the used tokens and the budget.
+    personality: the style that the user has set for the replies.
+    keeps_plan: in plan mode the model hands its plan over with a tool, which keeps it in a file of the session.
+    scratchpad: the session has a folder of its own for temporary files, which is stated.
+    counts_tools: the provider is asked once for the size of each set of tools, where it counts tokens.
+    rows: which rows and cells the table of what fills the window has.
     """
 
     name: str
@@ -145,13 +193,28 @@ class Profile:
     interrupted_result: str = ""
     interrupted_notice: str = ""
     snapshot_first: bool = False
+    forgets_hidden_reads: bool = False
     agents: AgentRules = field(default_factory=AgentRules)
     sources: SourceSet = OUR_SOURCES
+    skills: Callable[[World], tuple[Skill, ...]] = our_skills
     mentioned_skills: Callable[[World], tuple[Skill, ...]] | None = None
     jobs: tuple[Job, ...] = ()
     notes: NoteRules = field(default_factory=NoteRules)
     memory: MemoryRules = field(default_factory=MemoryRules)
     cache: CacheChoice = field(default_factory=CacheChoice)
+    thinking_rethought: float = 0.0
+    tool_forms: Literal["own", "codex", "codex-0.166"] = "own"
+    collaborations: tuple[str, ...] = ()
+    collaboration: str = ""
+    framed_input: Callable[[tuple[Part, ...]], tuple[Part, ...]] = tuple
+    mention_sigils: str = "$"
+    states_shell_lines: bool = False
+    left: Callable[[int, Budget], int] | None = None
+    personality: str = ""
+    rows: RowForm = "measured"
+    keeps_plan: bool = False
+    scratchpad: bool = False
+    counts_tools: bool = False
 
     @property
     def program(self) -> str:

@@ -13,6 +13,7 @@ from palimpsest.profiles.profile import CacheChoice
 # Longer than any sensible number of tokens, bytes, lines or turns.
 _MAX_DIGITS: Final = 11
 _QUOTED_CHARS: Final = 40
+_ALL_PERCENT: Final = 100
 _ON: Final = frozenset({"1", "true", "yes", "on"})
 _CLAUDE: Final = (
     "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
@@ -20,7 +21,11 @@ _CLAUDE: Final = (
     "CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE",
     "DISABLE_COMPACT",
     "DISABLE_AUTO_COMPACT",
+    "CLAUDE_CODE_DISABLE_AUTO_MEMORY",
     "PAL_EVIDENCE",
+    "PAL_LANGUAGE",
+    "PAL_OUTPUT_STYLE",
+    "PAL_SCRATCHPAD",
 )
 _CLAUDE_MEASURED: Final = (*_CLAUDE, "CLAUDE_CODE_AUTO_COMPACT_WINDOW", "proactive")
 _CODEX: Final = (
@@ -36,9 +41,24 @@ _CODEX: Final = (
     "project_doc_max_bytes",
     "project_doc_fallback_filenames",
     "project_root_markers",
+    "personality",
+    "collaboration_mode",
+    "commit_attribution",
+    "realtime",
+    "apps",
+    "plugins",
+    "service_tier",
     "PAL_EVIDENCE",
 )
+_MEMORIES: Final = (
+    "memories.use_memories",
+    "memories.generate_memories",
+    "memories.max_rollouts_per_startup",
+    "memories.max_rollout_age_days",
+    "memories.min_rollout_idle_hours",
+)
 _OPENCODE: Final = (
+    "OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX",
     "compaction.auto",
     "compaction.prune",
     "agent.compaction.model",
@@ -61,15 +81,17 @@ _OURS: Final = (
     "PAL_WITHOUT",
     "PAL_PREVIEW_ABOVE",
     "PAL_INSTRUCTIONS",
+    "PAL_THINKING_RETHOUGHT",
     *_CACHE,
 )
 
 SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
-    "palimpsest": (*_OURS, "PAL_THRIFT"),
+    "palimpsest": (*_OURS, "PAL_THRIFT", "PAL_COMPACTION"),
     "gateway": _OURS,
     "gateway-thrifty": _OURS,
     "lossless": (*_CACHE, "PAL_INSTRUCTIONS"),
-    "claude-code": (*_CLAUDE, "DISABLE_MICROCOMPACT"),
+    "provider": (*_OURS, "compaction.trigger"),
+    "claude-code": (*_CLAUDE, "DISABLE_MICROCOMPACT", "cached_microcompact", "keep_analysis"),
     "claude-code-2.1.325": _CLAUDE_MEASURED,
     "context-editing": (
         "clear_tool_uses.trigger",
@@ -80,8 +102,18 @@ SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
         "clear_tool_uses.sticky",
         *_CLAUDE_MEASURED,
     ),
-    "codex": _CODEX,
-    "codex-0.166": (*_CODEX, "model_auto_compact_token_limit_scope", "features.remote_compaction_v2", "skills.max_context_tokens"),
+    "codex": (*_CODEX, *_MEMORIES, "memories.max_raw_memories_for_global", "memories.phase_1_model", "memories.phase_2_model"),
+    "codex-0.166": (
+        *_CODEX,
+        *_MEMORIES,
+        "memories.max_raw_memories_for_consolidation",
+        "memories.max_unused_days",
+        "memories.extract_model",
+        "memories.consolidation_model",
+        "model_auto_compact_token_limit_scope",
+        "features.remote_compaction_v2",
+        "skills.max_context_tokens",
+    ),
     "opencode": (*_OPENCODE, "OPENCODE_DISABLE_AUTOCOMPACT", "OPENCODE_DISABLE_PRUNE", "OPENCODE_CONFIG_DIR"),
     "opencode-1.18": (
         *_OPENCODE,
@@ -98,12 +130,23 @@ SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
 _NEVER_RECORDED: Final = frozenset(
     {
         "PAL_INSTRUCTIONS",
+        "PAL_LANGUAGE",
+        "PAL_OUTPUT_STYLE",
         "compact_prompt",
         "experimental_compact_prompt_file",
         "developer_instructions",
         "project_doc_fallback_filenames",
         "project_root_markers",
+        "commit_attribution",
+        "realtime",
+        "apps",
+        "plugins",
+        "service_tier",
         "agent.compaction.model",
+        "memories.phase_1_model",
+        "memories.phase_2_model",
+        "memories.extract_model",
+        "memories.consolidation_model",
         "instructions",
         "OPENCODE_CONFIG_DIR",
     }
@@ -153,6 +196,14 @@ def lenient_number(settings: Mapping[str, str], name: str, most: int | None = No
     return None if number is None or (most is not None and number > most) else number
 
 
+def one_of(settings: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
+    """Return the choice of a setting, the first one if it is not set; raise `BadInput` for any other value."""
+    text = settings.get(name, "").strip() or known[0]
+    if text not in known:
+        raise BadInput(f"{name} is {quoted(text)}; it can be {', '.join(known)}", where="settings")
+    return text
+
+
 def quoted(text: str) -> str:
     """Return the value of a setting in quotes for an error message, cut to 40 characters."""
     return repr(text if len(text) <= _QUOTED_CHARS else f"{text[:_QUOTED_CHARS]}…")
@@ -176,6 +227,14 @@ def cache_settings(settings: Mapping[str, str]) -> tuple[CacheChoice, tuple[Job,
     # Imported on use: it is off by default, and a start is measured in milliseconds.
     job: Job = import_module("palimpsest.policies.jobs.keep_alive").KeepAlive()
     return CacheChoice(_LIFETIMES[text], KEEP_ALIVE_LOSS), (job,)
+
+
+def thinking_rethought(settings: Mapping[str, str]) -> float:
+    """Return the share of lost reasoning that is thought again, from `PAL_THINKING_RETHOUGHT` in percent; raise `BadInput` above 100."""
+    percent = strict_number(settings, "PAL_THINKING_RETHOUGHT", least=0, wanted="a percentage") or 0
+    if percent > _ALL_PERCENT:
+        raise BadInput(f"PAL_THINKING_RETHOUGHT is {percent}; give a percentage from 0 to 100", where="settings")
+    return percent / _ALL_PERCENT
 
 
 def evidence(settings: Mapping[str, str]) -> tuple[AddEvidence, ...]:

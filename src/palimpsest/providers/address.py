@@ -1,5 +1,6 @@
 """Validates server addresses and header values before a request is sent."""
 
+from collections.abc import Mapping
 from urllib.parse import SplitResult, urlsplit
 
 from palimpsest.core.errors import BadInput
@@ -46,3 +47,15 @@ def _printable(given: str) -> str:
     """Return the part of an invalid address that cannot contain a password."""
     scheme, mark, rest = given.partition("://")
     return f"{scheme}{mark}{rest.rpartition('@')[2]}" if mark else given.rpartition("@")[2]
+
+
+_BETA = "anthropic-beta"
+
+
+def with_betas(headers: Mapping[str, str], betas: tuple[str, ...]) -> dict[str, str]:
+    """Return the headers of a request to Anthropic with the beta values that its body needs; values of the user stay."""
+    if not betas:
+        return dict(headers)
+    name = next((each for each in headers if each.lower() == _BETA), _BETA)
+    given = [value for part in headers.get(name, "").split(",") if (value := part.strip())]
+    return {**headers, name: ",".join(dict.fromkeys((*given, *betas)))}

@@ -10,6 +10,7 @@ from palimpsest.core.errors import BadInput, ConnectionLost, ProviderError, Time
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.events.deltas import Delta
 from palimpsest.core.ports import Sendable, closing
+from palimpsest.providers.address import with_betas
 from palimpsest.providers.redactor import Redactor
 from palimpsest.providers.responses import (
     DEFAULT_LIMITS,
@@ -66,7 +67,7 @@ class ClientProvider:
 
     async def stream(self, request: Sendable) -> AsyncGenerator[Delta | ModelReplied, None]:
         """Yield deltas as they arrive, then the complete reply. Raises `ProviderError` or `WireError`, without credentials."""
-        if getattr(request, "endpoint", ""):
+        if getattr(request, "endpoint", "") and request.wire != "anthropic":
             raise BadInput("a client object has no method for a dedicated endpoint; use an address and a key", where=self._card.name)
         meter = ReplyMeter(self._limits, self._card.provider)
         with provider_errors(self._redactor, self._as_provider_error):
@@ -82,6 +83,9 @@ class ClientProvider:
         for name in _METHODS[request.wire]:
             method = getattr(method, name)
         given = {name: body.pop(name) for name in _FIELDS[request.wire] if name in body}
+        headers = with_betas({}, getattr(request, "betas", ())) if request.wire == "anthropic" else {}
+        if headers:
+            given["extra_headers"] = headers
         opened: AbstractAsyncContextManager[_SdkResponse] = method.with_streaming_response.create(**given, extra_body=body)
         return opened
 

@@ -6,12 +6,16 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, get_args
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
 
 from palimpsest.core.errors import BadInput, ConnectionLost, ProviderError, TimedOut
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.events.deltas import Delta
 from palimpsest.core.ports import Sendable, closing
-from palimpsest.providers.address import checked_address, checked_header, without_credentials
+from palimpsest.providers.address import checked_address, checked_header, with_betas, without_credentials
 from palimpsest.providers.redactor import Redactor, credential_forms
 from palimpsest.providers.responses import (
     DEFAULT_LIMITS,
@@ -32,7 +36,9 @@ if TYPE_CHECKING:
     import httpx
 
 _PATHS: Mapping[str, str] = {"anthropic": "/v1/messages", "responses": "/responses", "chat": "/chat/completions"}
-_HOSTS: Mapping[str, str] = {"anthropic": "https://api.anthropic.com", "openai": "https://api.openai.com/v1"}
+_HOSTS: Mapping[str, str] = {"anthropic": "https://api.anthropic.com", "openai": "https://api.openai.com/v1", "xai": "https://api.x.ai/v1"}
+# Providers of built-in cards that are reached only at a configured address.
+_WITHOUT_HOST = frozenset({"google", "deepseek", "moonshot", "zai", "alibaba"})
 _VERSION = "2023-06-01"
 # Seconds.
 _READ_TIMEOUT = 600.0
@@ -42,10 +48,15 @@ _IDLE_SECONDS = 60.0
 _SECRET_HEADERS = ("auth", "key", "token", "secret", "cookie")
 
 
+class _Counted(Struct):
+    input_tokens: int
+
+
 class HttpProvider:
     """A model at an HTTP address. Address and API key default to the environment variables of the official clients.
 
-    `timeout` is the longest silence in seconds, `limits` bound a whole reply. As an async context manager, or from `keep_open` on until
+    `timeout` is the longest silence in seconds, `limits` bound a whole reply. `is_direct` says that the address is the one of the maker of
+    the model, who knows every documented field. As an async context manager, or from `keep_open` on until
     `aclose`, it keeps connections open between requests.
     """
 
@@ -61,7 +72,7 @@ class HttpProvider:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         variables = os.environ if environment is None else environment
-        maker = "anthropic" if card.provider == "anthropic" else "openai"
+        maker = card.provider if card.provider in _HOSTS else "openai"
         # A local server must never get the API key or the base URL of a remote provider.
         prefix = "" if card.provider == "local" else maker.upper()
         self._card = card
@@ -70,8 +81,11 @@ class HttpProvider:
         given = base_url or (variables.get(f"{prefix}_BASE_URL", "") if prefix else "")
         if not given and card.provider == "local":
             raise BadInput("a local model needs the address of its server", where=card.name)
+        if not given and card.provider in _WITHOUT_HOST:
+            raise BadInput(f"no address is known for {card.provider}; set providers.{card.provider}.base_url", where=card.name)
         parts = checked_address(given.strip() or _HOSTS[maker], card.name)
         self._base = parts.geturl().rstrip("/")
+        self.is_direct = card.provider in _HOSTS and parts.hostname == urlsplit(_HOSTS[maker]).hostname
         self._printable_base = without_credentials(parts)
         self._timeout = timeout
         self._limits = limits
@@ -85,7 +99,7 @@ class HttpProvider:
 
     def _url(self, wire: WireName, endpoint: str = "") -> str:
         base = self._base.removesuffix("/v1") if wire == "anthropic" else self._base
-        return base + _PATHS[wire] + (f"/{endpoint}" if endpoint else "")
+        return base + _PATHS[wire] + (f"/{endpoint}" if endpoint and wire != "anthropic" else "")
 
     def keep_open(self) -> Self:
         """Keep connections open between requests, until `aclose`."""
@@ -127,7 +141,9 @@ class HttpProvider:
         try:
             with provider_errors(self._redactor, self._as_provider_error):
                 async with (
-                    meter.opened(client.stream("POST", url, content=request.body, headers=self._request_headers(wire))) as response,
+                    meter.opened(
+                        client.stream("POST", url, content=request.body, headers=self._request_headers(wire, getattr(request, "betas", ())))
+                    ) as response,
                     closing(self._read(wire, response, offered_names(request), meter)) as pieces,
                 ):
                     async for piece in pieces:
@@ -135,6 +151,24 @@ class HttpProvider:
         finally:
             if client is not self._client:
                 await client.aclose()
+
+    async def count_tokens(self, body: bytes) -> int:
+        """Return the tokens that Anthropic counts for a request, without asking a model. Raises `ProviderError`."""
+        client, meter = await self._opened_client(), ReplyMeter(self._limits, self._card.provider)
+        url = f"{self._url('anthropic')}/count_tokens?beta=true"
+        try:
+            with provider_errors(self._redactor, self._as_provider_error):
+                async with client.stream("POST", url, content=body, headers=self._request_headers("anthropic")) as response:
+                    data = await first_bytes(meter.chunks(response.aiter_bytes()))
+                    if not response.is_success:
+                        raise status_error(response.status_code, data, response.headers, self._redactor, self._card.provider)
+        finally:
+            if client is not self._client:
+                await client.aclose()
+        try:
+            return msgspec.json.decode(data, type=_Counted).input_tokens
+        except msgspec.DecodeError as error:
+            raise ProviderError("the answer to count_tokens is not a count", where=self._card.provider) from error
 
     def _as_provider_error(self, error: Exception) -> ProviderError | None:
         """Map an error of httpx or the network to a `ProviderError`; `None` for all other errors."""
@@ -175,7 +209,7 @@ class HttpProvider:
         timeout = httpx.Timeout(self._timeout, connect=min(_CONNECT_TIMEOUT, self._timeout))
         return httpx.AsyncClient(timeout=timeout, verify=certificates, limits=httpx.Limits(keepalive_expiry=_IDLE_SECONDS))
 
-    def _request_headers(self, wire: WireName) -> dict[str, str]:
+    def _request_headers(self, wire: WireName, betas: tuple[str, ...] = ()) -> dict[str, str]:
         headers = {"content-type": "application/json", "accept": "text/event-stream, application/json", "user-agent": "palimpsest"}
         if wire == "anthropic":
             headers["anthropic-version"] = _VERSION
@@ -183,7 +217,9 @@ class HttpProvider:
                 headers["x-api-key"] = self._key
         elif self._key:
             headers["authorization"] = f"Bearer {self._key}"
-        return headers | self._headers
+        own = {name.lower() for name in self._headers}
+        headers = {name: value for name, value in headers.items() if name not in own} | self._headers
+        return with_betas(headers, betas) if wire == "anthropic" else headers
 
 
 class HttpProviders:

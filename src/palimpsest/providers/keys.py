@@ -13,7 +13,7 @@ from palimpsest.wire.models.cards import ModelCard
 
 KEYRING_SERVICE: Final = "palimpsest"
 # Providers whose variables apply even if the configuration names an address for them.
-_VARIABLES: Final = {"anthropic": "ANTHROPIC", "openai": "OPENAI"}
+_VARIABLES: Final = {"anthropic": "ANTHROPIC", "openai": "OPENAI", "xai": "XAI"}
 LOCAL: Final = "local"
 FROM_CONFIG: Final = "config"
 FROM_KEYRING: Final = "keyring"

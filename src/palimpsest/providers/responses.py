@@ -7,20 +7,23 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from palimpsest.core.errors import PalimpsestError, ProviderError, ReplyTooLong
+from msgspec.structs import replace
+
+from palimpsest.core.errors import PalimpsestError, ProviderError, ReplyTooLong, ThinkingRefused
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.events.deltas import Delta, deltas_of
 from palimpsest.core.ports import closing
 from palimpsest.providers.redactor import Redactor
-from palimpsest.providers.retry_after import retry_after
+from palimpsest.providers.retry_after import rate_limits, retry_after
 from palimpsest.wire.encoding.tools import Names
-from palimpsest.wire.failures import http_error
+from palimpsest.wire.failures import http_error, mismatch_facts
 from palimpsest.wire.models.cards import ModelCard, WireName
 from palimpsest.wire.stream import Decoder, decode_response, decoder
 
 Opened = TypeVar("Opened")
 # Bytes of an error page that are read for its message.
 _ERROR_BYTES: Final = 1_000_000
+_MISMATCH: Final = "anthropic-thinking-prefix-mismatch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +104,19 @@ async def read_reply(
 
     Raises `ReplyTooLong` if the response does not end within the limits of `meter`.
     """
+    limits = rate_limits(response.headers, time.time())
     async with closing(response.chunks()) as chunks, closing(meter.chunks(chunks)) as bounded:
         if "event-stream" not in response.headers.get("content-type", ""):
             reply = decode_response(wire, b"".join([chunk async for chunk in bounded]), card, names)
             for delta in deltas_of(reply.parts):
                 yield delta
-            yield reply
+            yield replace(reply, limits=limits)
             return
         decoding = decoder(wire, card, names)
         async with closing(_deltas(bounded, decoding, meter)) as deltas:
             async for delta in deltas:
                 yield delta
-    yield decoding.finish()
+    yield replace(decoding.finish(), limits=limits)
 
 
 async def first_bytes(chunks: AsyncIterator[bytes], most: int = _ERROR_BYTES) -> bytes:
@@ -156,4 +160,8 @@ def provider_errors(redactor: Redactor, convert: Callable[[Exception], ProviderE
 def status_error(status: int, body: bytes, headers: Mapping[str, str], redactor: Redactor, provider: str) -> ProviderError:
     """Return the error of a response with an error status, with the wait that it asks for and without credentials."""
     text = redactor.redact(body.decode("utf-8", "replace"))
-    return http_error(status, text.encode(), provider, retry_after=retry_after(status, headers, time.time()))
+    error = http_error(status, text.encode(), provider, retry_after=retry_after(status, headers, time.time()))
+    if isinstance(error, ThinkingRefused):
+        path, error.cause = mismatch_facts(headers.get(_MISMATCH, ""))
+        error.path = error.path or path
+    return error

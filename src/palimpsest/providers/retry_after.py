@@ -1,4 +1,4 @@
-"""Parses the retry delay from the response headers of a provider."""
+"""Parses what the response headers of a provider say of its limits: the delay before a retry, and how much of each limit is used."""
 
 import math
 import re
@@ -6,11 +6,16 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
+from itertools import islice
+
+from palimpsest.core.events.calls import RateLimit
 
 _DURATION = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m(?!s))?(?:(?P<s>\d+(?:\.\d+)?)s)?(?:(?P<ms>\d+(?:\.\d+)?)ms)?")
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _ANTHROPIC = "anthropic-ratelimit-"
 _OPENAI = "x-ratelimit-"
+_CODEX = "x-codex-"
+_MOST_LIMITS = 12
 
 
 def retry_after(status: int, headers: Mapping[str, str], now: float) -> float | None:
@@ -54,6 +59,35 @@ def _limit_resets(headers: Mapping[str, str], clock: float) -> Iterator[tuple[fl
             seconds = _duration(value)
             if seconds is not None:
                 yield seconds, _number(headers.get(f"{_OPENAI}remaining-{limit}", ""))
+
+
+def rate_limits(headers: Mapping[str, str], now: float) -> tuple[RateLimit, ...]:
+    """Return the limits that the headers of a response report, at most 12: of Codex by use, of OpenAI and Anthropic by what is left."""
+    return tuple(islice(_limits(headers, now), _MOST_LIMITS))
+
+
+def _limits(headers: Mapping[str, str], now: float) -> Iterator[RateLimit]:
+    clock = _date(headers.get("date", ""))
+    clock = now if clock is None else clock
+    for name in ("primary", "secondary"):
+        used, reset = _number(headers.get(f"{_CODEX}{name}-used-percent", "")), _number(headers.get(f"{_CODEX}{name}-reset-at", ""))
+        if used is not None:
+            minutes, reset = (
+                _number(headers.get(f"{_CODEX}{name}-window-minutes", "")),
+                _number(headers.get(f"{_CODEX}{name}-reset-at", "")),
+            )
+            yield RateLimit(name, used, None if reset is None else int(reset), None if minutes is None else int(minutes))
+    for header, value in headers.items():
+        openai, anthropic = header.startswith(f"{_OPENAI}limit-"), header.startswith(_ANTHROPIC) and header.endswith("-limit")
+        if not (openai or anthropic):
+            continue
+        name = header.removeprefix(f"{_OPENAI}limit-") if openai else header.removeprefix(_ANTHROPIC).removesuffix("-limit")
+        left = headers.get(f"{_OPENAI}remaining-{name}" if openai else f"{_ANTHROPIC}{name}-remaining", "")
+        most, remaining = _number(value), _number(left)
+        if most and remaining is not None:
+            seconds = _duration(headers.get(f"{_OPENAI}reset-{name}", "")) if openai else None
+            moment = _timestamp(headers.get(f"{_ANTHROPIC}{name}-reset", "")) if anthropic else None if seconds is None else clock + seconds
+            yield RateLimit(name, round(100 * max(0.0, 1 - remaining / most), 1), None if moment is None else int(moment))
 
 
 def _number(value: str) -> float | None:

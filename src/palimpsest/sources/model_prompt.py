@@ -77,11 +77,19 @@ def prompt_text(name: str, **values: str) -> str:
 
 
 def model_prompt(
-    folder: str, families: Families, *, role: Role = "system", bakes_personality: bool = False, key: str = "base", agents: bool = False
+    folder: str,
+    families: Families,
+    *,
+    role: Role = "system",
+    bakes_personality: bool = False,
+    key: str = "base",
+    agents: bool = False,
+    slots: Sequence[str] = (),
 ) -> Source:
     """Return the source of the base prompt, which stands in the head; a later model gets its whole prompt in a notice at the end.
 
     bakes_personality: the prompt has a slot for the personality, so that it need not be stated beside it.
+    slots: keys of texts of the engine that the prompt has places for, such as how to use memory.
     agents: a prompt that is given under the key of this source replaces the one of the family, as that of a configured agent.
     """
 
@@ -89,13 +97,15 @@ def model_prompt(
         state = world.state
         own = state.texts.get(key, "") if agents else ""
         fields = {"prompt": "own" if own.strip() else f"{folder}/{family(state.model, families)}", "own": own, "model": state.model}
+        fields |= {slot: text for slot in slots if (text := state.texts.get(slot, "").strip())}
         return fields | ({"personality": state.personality} if bakes_personality and state.personality else {})
 
     def baseline(fields: Fields) -> str:
         if fields["own"].strip():
             return fields["own"].strip()
         personality = fields.get("personality", "")
-        return prompt_text(fields["prompt"], personality=personality_text(personality) if personality else "")
+        given = {slot: fields.get(slot, "") for slot in slots}
+        return prompt_text(fields["prompt"], personality=personality_text(personality) if personality else "", **given)
 
     def change(previous: Fields | None, fields: Fields) -> str:
         # Another name with the same prompt changes nothing that the model could act on.

@@ -85,18 +85,21 @@ def _collaboration(fields: Fields) -> str:
     return within("collaboration_mode", text) if text else ""
 
 
-def mode(role: Role = "system") -> Source:
-    """Return the mode of the session; leaving a mode is stated too, because its rules stay visible."""
+def mode(role: Role = "system", *, plan: str = "") -> Source:
+    """Return the mode of the session; leaving one is stated too, because its rules stay visible. `plan` is added to those of plan mode."""
     frame = reminder if role == "user" else str.strip
+
+    def text_of_mode(name: str) -> str:
+        return f"{mode_text(name)}\n{plan}".strip() if name == "plan" else mode_text(name)
 
     def observed(world: World) -> Fields | None:
         return {"mode": world.state.mode} if world.state.mode else None
 
     def baseline(fields: Fields) -> str:
-        return frame(f"# Mode: {fields['mode']}\n{mode_text(fields['mode'])}".rstrip())
+        return frame(f"# Mode: {fields['mode']}\n{text_of_mode(fields['mode'])}".rstrip())
 
     def change(_: Fields | None, fields: Fields) -> str:
-        text = mode_text(fields["mode"]) or "The rules of the earlier mode no longer apply."
+        text = text_of_mode(fields["mode"]) or "The rules of the earlier mode no longer apply."
         return frame(f"The mode is now `{fields['mode']}`.\n{text}")
 
     removal = frame("The mode has ended; its rules no longer apply.")

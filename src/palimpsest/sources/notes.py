@@ -7,6 +7,8 @@ from palimpsest.core.items import Role
 from palimpsest.sources.source import Fields, Place, Source, World
 
 KEY: Final = "memory"
+RULES: Final = "memory_rules"
+"""Key of the text that says how to use notes which the model reads and writes itself."""
 CHANGES: Final = "memory_changes"
 """Key of the text that says what differs from the statement of the notes that the view shows."""
 _REMOVED: Final = "There are no notes of earlier sessions any more; do not use those that were listed before."

@@ -12,12 +12,12 @@ HOOK_CHARS: Final = 10_000
 """Most characters of the output of session-start hooks."""
 
 
-def tasks(role: Role = "user") -> Source:
-    """Return the ready and the running tasks, at most 20 lines."""
+def tasks(role: Role = "user", *, after_fold: bool = False) -> Source:
+    """Return the ready and the running tasks, at most 20 lines; with `after_fold` only after a fold."""
 
     def observed(world: World) -> Fields | None:
         lines = world.state.tasks
-        if not lines:
+        if not lines or (after_fold and not world.state.folded):
             return None
         shown = [line[:_LINE_CHARS] for line in lines[:TASK_LINES]]
         if len(lines) > TASK_LINES:
@@ -27,8 +27,32 @@ def tasks(role: Role = "user") -> Source:
     def baseline(fields: Fields) -> str:
         return _framed(f"# Tasks\n{fields['tasks']}", role)
 
+    if after_fold:
+        return Source("tasks", observed, baseline, _unstated, role=role)
     removal = _framed("# Tasks\nNo task is ready or running.", role)
     return Source("tasks", observed, baseline, role=role, removal=removal)
+
+
+def todos(role: Role = "user") -> Source:
+    """Return the todo list after a fold that removed it; later states stand in the results of its tool."""
+
+    def observed(world: World) -> Fields | None:
+        return {"todos": "\n".join(world.state.todos)} if world.state.todos else None
+
+    def baseline(fields: Fields) -> str:
+        return _framed(f"# Todo list\n{fields['todos']}", role)
+
+    return Source("todos", observed, baseline, _unstated, role=role)
+
+
+def work_state(role: Role = "user") -> tuple[Source, Source]:
+    """Return the sources of open work for the profiles of other programs: tasks and todo list, after a fold."""
+    return tasks(role, after_fold=True), todos(role)
+
+
+def _unstated(_: Fields | None, __: Fields) -> str:
+    """A change that is not stated, because the results of tools show it."""
+    return ""
 
 
 def agent_types(role: Role = "system") -> Source:

@@ -46,12 +46,33 @@ def reconcile(view: View, sources: SourceSet, observations: Mapping[str, Fields 
     return ContextStated(tuple(items), head) if items or head is not None else None
 
 
+def folded_at(view: View) -> int:
+    """Return the event of the newest fold that left a summary in the view, -1 if there is none."""
+    return max((seq_of(item.id) for item in view.items if item.kind == "summary" and item.id.count(".") == 2), default=-1)
+
+
 def is_just_folded(view: View) -> bool:
     """Return whether the view was folded after its head was stated and no model has replied since, so that no cached prefix is lost."""
-    newest = max((seq_of(item.id) for item in view.items if item.kind == "summary" and item.id.count(".") == 2), default=-1)
+    newest = folded_at(view)
     if newest < 0 or (view.head and seq_of(view.head[0].id) > newest):
         return False
     return not any(item.kind in _REPLIES and seq_of(item.id) > newest for item in view.items)
+
+
+def outdated_by_fold(view: View, observations: Mapping[str, Fields | None]) -> tuple[str, ...]:
+    """Return the ids of statements that the newest fold kept and that differ from what is observed now.
+
+    After a fold the present state is stated in full; an older statement of it beside that would contradict it.
+    """
+    fold = folded_at(view)
+    found: list[str] = []
+    for key, fields in observations.items():
+        facts = [fact for fact in (view.facts.get(key), view.facts.get(key + CHANGED)) if fact is not None]
+        newest = max(facts, key=lambda fact: seq_of(fact.id), default=None)
+        if newest is None or seq_of(newest.id) > fold or newest.value == (GONE if fields is None else recorded(fields)):
+            continue
+        found += [fact.id for fact in facts]
+    return tuple(found)
 
 
 def stated_value(view: View, key: str) -> Fields | None:

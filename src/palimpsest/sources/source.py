@@ -59,6 +59,7 @@ class SessionState(Struct, frozen=True, kw_only=True):
     tools, deferred: the tools that are loaded, and those that are listed by name and loaded on demand.
     agents: descriptions of the agent types that can be started, by name; `subagents` are the running ones with their nicknames.
     tasks: one line for each ready or running task.
+    todos: the lines of the todo list, if the view was folded since and shows it nowhere else. `folded`: whether the view was folded.
     business: name and meaning of the business state.
     mcp: instructions of each MCP server, by its name. `references`: path and description of reference folders, by name.
     texts: texts that the engine or the user gives for a source, by its key, such as `session_start`, `memory` or `developer`.
@@ -85,6 +86,8 @@ class SessionState(Struct, frozen=True, kw_only=True):
     agents: Fields = EMPTY_MAPPING
     subagents: Fields = EMPTY_MAPPING
     tasks: tuple[str, ...] = ()
+    todos: tuple[str, ...] = ()
+    folded: bool = False
     business: tuple[str, str] | None = None
     loaded_skills: tuple[str, ...] = ()
     tokens_left: int | None = None
@@ -121,6 +124,11 @@ class World(Protocol):
         """Return at most the first `limit` bytes of a page as text; `None` if it fails, is private, or takes more than 5 seconds."""
         ...
 
+    @property
+    def unfetched(self) -> Mapping[str, str]:
+        """The addresses that `fetch` was asked for and could not fetch, each with the reason."""
+        ...
+
     def git(self) -> GitFacts | None:
         """Return the state of the git repository of the working directory; `None` if it is in none."""
         ...
@@ -140,6 +148,7 @@ class Source:
     change: returns the statement of a changed value, given the value of the baseline that is still visible, or `None` if the change must
         be stated in full. An empty text states nothing. Without it a change is stated like a baseline.
     removal: the statement that the value no longer exists; an empty text states nothing.
+    is_required: observed before a session starts, which a `BadInput` of it then does not.
     covered_by: key of an earlier source; nothing is stated while the value of that one contains all fields of this one.
     """
 
@@ -151,6 +160,7 @@ class Source:
     place: Place = "start"
     removal: str = ""
     covered_by: str = ""
+    is_required: bool = False
 
     def observed(self, world: World) -> Fields | None:
         """Return what is observed, if anything is; whatever the world holds, it does not speak as the program does."""

@@ -5,9 +5,12 @@ import time
 from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Self, TypeAlias
+
+from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.core.events import SessionOpened, Titled
@@ -71,7 +74,7 @@ class SystemClock:
 
 @dataclass(frozen=True)
 class Home:
-    """A home in a folder with `sessions/`, `blobs/`, `index.sqlite`, `cards.toml`, `imports.json` and `pauses.json`."""
+    """A home in a folder with `sessions/`, `blobs/`, `index.sqlite`, `cards.toml`, `imports.json`, `pauses.json` and `tool_counts.json`."""
 
     folder: Path
     clock: Clock = field(default_factory=SystemClock)
@@ -112,6 +115,11 @@ class Home:
         return FileStateSlot(self.folder / "pauses.json")
 
     @property
+    def tool_counts(self) -> FileStateSlot:
+        """How many tokens providers counted for sets of tools; the file can be deleted."""
+        return FileStateSlot(self.folder / "tool_counts.json")
+
+    @property
     def index_path(self) -> Path:
         """The path of the search index; it can be deleted without loss."""
         return self.folder / "index.sqlite"
@@ -146,7 +154,7 @@ class Home:
 
     def cards(self) -> tuple[ModelCard, ...]:
         """Return all model cards; the user's cards replace built-in ones of the same name."""
-        return _with_built_in(self.own_cards())
+        return _with_built_in(self.own_cards(), self.clock)
 
     def own_cards(self) -> tuple[ModelCard, ...]:
         """Return the cards in the user's file, if there is one; raise `BadInput` or `StoreError` if it cannot be read."""
@@ -172,6 +180,7 @@ class MemoryHome:
     blobs: MemoryBlobs = field(default_factory=MemoryBlobs)
     imports: MemoryStateSlot = field(default_factory=MemoryStateSlot)
     pauses: MemoryStateSlot = field(default_factory=MemoryStateSlot)
+    tool_counts: MemoryStateSlot = field(default_factory=MemoryStateSlot)
     own: tuple[ModelCard, ...] = ()
     name: str = "memory"
     folder: None = None
@@ -199,7 +208,7 @@ class MemoryHome:
 
     def cards(self) -> tuple[ModelCard, ...]:
         """Return all model cards; the user's cards replace built-in ones of the same name."""
-        return _with_built_in(self.own)
+        return _with_built_in(self.own, self.clock)
 
     def own_cards(self) -> tuple[ModelCard, ...]:
         """Return the cards that the home was created with."""
@@ -221,6 +230,8 @@ def _new(store: SessionStore, clock: Clock, cwd: str, model: str, title: str) ->
     return log
 
 
-def _with_built_in(own: tuple[ModelCard, ...]) -> tuple[ModelCard, ...]:
-    names = {card.name for card in own}
-    return (*own, *(card for card in CARDS if card.name not in names))
+def _with_built_in(own: tuple[ModelCard, ...], clock: Clock) -> tuple[ModelCard, ...]:
+    """The user's cards and the built-in ones, with the prices of today and before: those of a day to come are not estimated with."""
+    names, day = {card.name for card in own}, datetime.fromtimestamp(clock.now() / 1_000, UTC).date().isoformat()
+    cards = (*own, *(card for card in CARDS if card.name not in names))
+    return tuple(card if card.prices.since <= day else replace(card, prices=card.prices.on(day)) for card in cards)

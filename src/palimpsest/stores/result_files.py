@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from palimpsest.core.policy import Look
+from palimpsest.core.ports import ResultStore
 from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.stores.files import make_private_folder, store_errors, write_private
 
@@ -17,13 +18,13 @@ _UNSAFE_CHARS = lazy_pattern(r"[^A-Za-z0-9_-]+")
 class ResultFiles:
     """The saved tool results of one session in a folder, readable by their owner only."""
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: str | os.PathLike[str], log: Path | None = None) -> None:
+        self.folder, self.log = Path(folder), log
 
     @classmethod
     def beside(cls, log: Path) -> Self:
         """Return the store of the session with that log; it is deleted with the session."""
-        return cls(log.with_suffix(SUFFIX))
+        return cls(log.with_suffix(SUFFIX), log)
 
     def __call__(self, name: str, data: bytes) -> str:
         """Save bytes under a name and return the path; if the name is taken by other content, under another name."""
@@ -53,6 +54,11 @@ class MemoryResultFiles:
             path = f"{self.folder}/{other_name(plain_name(name), data)}"
             self.files.setdefault(path, data)
         return path
+
+
+def transcript_of(files: ResultStore) -> str:
+    """Return the path of the log of the session; empty if the log is no file."""
+    return str(files.log.resolve()) if isinstance(files, ResultFiles) and files.log is not None else ""
 
 
 def plain_name(name: str) -> str:

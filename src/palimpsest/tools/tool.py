@@ -7,11 +7,12 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import NoteForgotten, NoteSaved, ProcessEnded, ProcessStarted, TaskChanged
 from palimpsest.core.events.tools import SeenFile
-from palimpsest.core.items import Part, Text
+from palimpsest.core.items import Part, Text, ToolCall
 from palimpsest.tools.workspace import Workspace
 from palimpsest.wire.request import Tool, ToolKind
 
@@ -35,7 +36,9 @@ class ToolError(PalimpsestError):
 class ToolOutput:
     """What a tool returns. `paths` are the files it read or wrote, `exit` is the exit code of a command.
 
-    `events` are recorded by the loop before the result. `seen` are the versions of the files that were read or written whole.
+    `events` are recorded by the loop before the result. `seen` are the versions of the files that were read or written whole. `paged`
+    is a bounded page of a longer text that says how to go on; no limit of the profile shortens it again.
+    `blob` is the address of the full output of a tool that has bounded its text itself.
     """
 
     text: str = ""
@@ -45,10 +48,17 @@ class ToolOutput:
     paths: tuple[str, ...] = ()
     events: tuple[ToolEvent, ...] = ()
     seen: tuple[SeenFile, ...] = ()
+    paged: bool = False
+    blob: str = ""
 
     def contents(self) -> tuple[Part, ...]:
         """The parts of the tool result: the text first."""
         return ((Text(self.text),) if self.text or not self.parts else ()) + self.parts
+
+
+def unchanged(text: str) -> str:
+    """Return the arguments as the model wrote them."""
+    return text
 
 
 async def unchecked(_: str, __: Workspace) -> ToolOutput | None:
@@ -63,6 +73,9 @@ class AgentTool:
     `polls` marks a tool that waits for something, so that equal calls in a row are expected and not a sign of a model in a loop.
     `seconds` is the time limit of a call; 0 for that of the loop. `check` returns the error of a call that is bound to fail and changes
     nothing; the user is not asked about such a call.
+
+    A tool may be one of ours under the name and in the form that some models know: `own` is ours then, and `reads` turns what the model
+    wrote into the arguments of that. Rules, hooks and snapshots are about our own.
     """
 
     declaration: Tool
@@ -71,6 +84,8 @@ class AgentTool:
     polls: bool = False
     seconds: float = 0.0
     check: Callable[[str, Workspace], Coroutine[Any, Any, ToolOutput | None]] = unchecked
+    own: "AgentTool | None" = None
+    reads: Callable[[str], str] = unchanged
 
     @property
     def name(self) -> str:
@@ -81,6 +96,40 @@ class AgentTool:
     def kind(self) -> ToolKind:
         """What it does to the world, as declared."""
         return self.declaration.kind
+
+
+def call_text(tool: AgentTool, call: ToolCall) -> str:
+    """The arguments of a call in the form that its tool reads: free text becomes the one text that a tool with JSON arguments needs."""
+    if call.form != "free" or tool.declaration.form == "free":
+        return call.args
+    schema = msgspec.json.decode(tool.declaration.schema, type=_DeclaredFields)
+    texts = [name for name in schema.required if schema.properties.get(name, {}).get("type") == "string"]
+    return msgspec.json.encode({texts[0]: call.args}).decode() if len(texts) == len(schema.required) == 1 else call.args
+
+
+def own_call(tool: AgentTool, call: ToolCall) -> tuple[AgentTool, ToolCall]:
+    """Our own tool that a call is about, and the call in its words."""
+    text = call_text(tool, call)
+    if tool.own is None:
+        return tool, call if text is call.args else replace(call, args=text, form="json")
+    return tool.own, replace(call, tool=tool.own.name, args=tool.reads(text), form="json")
+
+
+class _DeclaredFields(Struct):
+    properties: dict[str, dict[str, Any]] = {}
+    required: tuple[str, ...] = ()
+
+
+def presented(own: AgentTool, declaration: Tool, reads: Callable[[str], str]) -> AgentTool:
+    """One of our tools under another declaration; `reads` turns what the model wrote into our arguments, and never raises."""
+
+    async def run(text: str, workspace: Workspace) -> ToolOutput:
+        return await own.run(reads(text), workspace)
+
+    async def check(text: str, workspace: Workspace) -> ToolOutput | None:
+        return await own.check(reads(text), workspace)
+
+    return AgentTool(declaration, own.parallel, run, own.polls, own.seconds, check, own, reads)
 
 
 def define(

@@ -1,6 +1,6 @@
 """The standard set of tools of an agent, in the order in which they are declared to the model."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from msgspec import Struct
@@ -12,8 +12,8 @@ from palimpsest.tools.files.search import glob_tool, grep_tool
 from palimpsest.tools.files.write import write_tool
 from palimpsest.tools.functions import InstalledTools
 from palimpsest.tools.session.compact import compact_tool
-from palimpsest.tools.session.recall import Archive, recall_tool
-from palimpsest.tools.session.skill import SkillFolders, skill_tool
+from palimpsest.tools.session.recall import Archive, full_page, recall_tool
+from palimpsest.tools.session.skill import FindsSkills, hides_nothing, skill_tool
 from palimpsest.tools.session.task_files import TaskFiles
 from palimpsest.tools.session.tasks import TaskGraph
 from palimpsest.tools.session.todo import todo_tool
@@ -54,14 +54,18 @@ def standard_tools(
     *,
     tasks: TaskGraph | None = None,
     archive: Archive | None = None,
-    skills: SkillFolders | None = None,
+    recalled_page: Callable[[], int] = full_page,
+    skills: FindsSkills | None = None,
     lists_skills: bool = False,
+    hides: Callable[[str], bool] = hides_nothing,
     fetcher: Fetcher | None = None,
     installed: InstalledTools | None = None,
 ) -> Toolset:
     """All tools for which there is what they need: without `archive` there is no `recall`, without `skills` no `skill`, and so on.
 
-    With `lists_skills`, the description of `skill` lists them, for profiles that do not state them.
+    `recalled_page` returns the bytes of a page of `recall`.
+
+    With `lists_skills`, the description of `skill` lists them, for profiles that do not state them. It reads no file that `hides` tells of.
     With `tasks`, the shell gets their `keep_output`, unless it has another: `bash` can then write to the log file of a task.
     """
     if tasks is not None and shell.keep_output is None:
@@ -72,9 +76,9 @@ def standard_tools(
         *(() if fetcher is None else (fetcher.tool(),)),
         todo_tool(),
         *(() if tasks is None else tasks.tools()),
-        *(() if archive is None else (recall_tool(archive),)),
+        *(() if archive is None else (recall_tool(archive, recalled_page),)),
         compact_tool(),
-        *(() if skills is None else (skill_tool(skills, lists=lists_skills),)),
+        *(() if skills is None else (skill_tool(skills, lists=lists_skills, hides=hides),)),
     )
     extra = installed or InstalledTools()
     names = {tool.name for tool in own}

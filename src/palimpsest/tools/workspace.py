@@ -1,6 +1,7 @@
 """The workspace of an agent: its folders, the files it has read, and how paths of the model become paths of the disk."""
 
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -25,6 +26,22 @@ PROTECTED_FILES: Final = frozenset(
 """Files that other programs run or obey later, outside of any sandbox."""
 
 
+def program_outside(name: str, *folders: Path) -> str | None:
+    """The path of a program in the search path; `None` if there is none. Relative entries and those in the folders are not searched.
+
+    A project could bring a program of its own, and the agent could write one.
+    """
+    entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    safe = (entry for entry in entries if Path(entry).is_absolute() and not _lies_in(Path(entry), folders))
+    found = shutil.which(name, path=os.pathsep.join(safe))
+    return None if found is None or _lies_in(Path(found), folders) else found
+
+
+def _lies_in(path: Path, folders: tuple[Path, ...]) -> bool:
+    real = Path(os.path.realpath(path))
+    return any(real.is_relative_to(os.path.realpath(folder)) for folder in folders)
+
+
 class OutsideWorkspace(BadInput):
     """A path leads out of the folders that the agent may use."""
 
@@ -32,6 +49,11 @@ class OutsideWorkspace(BadInput):
 def nothing_known() -> Mapping[str, KnownFile]:
     """Return the known files of an agent that has read nothing."""
     return {}
+
+
+def no_shelf() -> tuple[Path, ...]:
+    """Return the shelf of an agent without saved results."""
+    return ()
 
 
 def no_blobs(_: bytes) -> str:
@@ -44,11 +66,17 @@ def read_only(path: Path, _: bytes) -> None:
     raise BadInput("files cannot be written here", where=str(path))
 
 
+def nothing_before(_: Path) -> None:
+    """Do nothing before a file is deleted."""
+
+
 class Workspace(Struct):
     """The folders in which an agent works. `root` is the project; `extra` are other folders that the user granted.
 
     `keep` stores bytes as a blob and returns its address. `write` replaces the content of a file atomically. `known` returns the files
-    that the agent has read or written, as its log tells, so that an edit of a file that changed since is refused.
+    that the agent has read or written, as its log tells, so that an edit of a file that changed since is refused. `shelf` returns the
+    files and folders outside of these that the agent may read and never write: what its session has saved. `notes` is the folder of the
+    agent's own notes, whose files it reads and changes without a question; `before_removal` runs before a file is deleted.
     """
 
     root: Path
@@ -56,20 +84,44 @@ class Workspace(Struct):
     keep: Callable[[bytes], str] = no_blobs
     write: Callable[[Path, bytes], None] = read_only
     known: Callable[[], Mapping[str, KnownFile]] = nothing_known
+    shelf: Callable[[], tuple[Path, ...]] = no_shelf
+    notes: Path | None = None
+    before_removal: Callable[[Path], None] = nothing_before
 
     def __post_init__(self) -> None:
         self.root = self.root.resolve()
         self.extra = tuple(folder.resolve() for folder in self.extra)
+        self.notes = None if self.notes is None else self.notes.resolve()
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """All folders in which files may be named: the project, those that were granted, and that of the notes."""
+        return (self.root, *self.extra, *(() if self.notes is None else (self.notes,)))
+
+    def is_note(self, path: Path) -> bool:
+        """Whether a path that was resolved lies in the folder of the notes."""
+        return self.notes is not None and self.notes in path.parents
 
     def resolve(self, path: str) -> Path:
         """The absolute path, links followed. Raises `OutsideWorkspace` if it lies in none of the folders, `BadInput` if it is none."""
+        return self._resolved(path, self.folders)
+
+    def resolve_to_read(self, path: str) -> Path:
+        """The same for a file that is only read, which may lie on the shelf too."""
+        return self._resolved(path, (*self.folders, *self.shelf()))
+
+    def on_shelf(self, path: Path) -> bool:
+        """Whether a resolved path lies on the shelf and in none of the folders."""
+        return _lies_below(path, self.shelf()) and not _lies_below(path, self.folders)
+
+    def _resolved(self, path: str, places: tuple[Path, ...]) -> Path:
         if not path or "\0" in path:
             raise BadInput("an empty path names no file; give a path below the project folder")
         try:
             real = (self.root / os.path.expanduser(path)).resolve()  # noqa: PTH111  # Path.expanduser raises for unknown users
         except (OSError, RuntimeError) as error:
             raise BadInput(f"the path cannot be resolved ({error})", where=path) from error
-        if not any(real == folder or folder in real.parents for folder in (self.root, *self.extra)):
+        if not _lies_below(real, places):
             raise OutsideWorkspace(f"the path leads out of the project folder {self.root}", where=path)
         return real
 
@@ -103,6 +155,10 @@ class Workspace(Struct):
             return self.resolve(name) == path
         except BadInput:
             return False
+
+
+def _lies_below(path: Path, places: tuple[Path, ...]) -> bool:
+    return any(path == place or place in path.parents for place in places)
 
 
 def _changed_at(path: Path) -> int:

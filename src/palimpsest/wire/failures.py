@@ -4,8 +4,8 @@ import math
 import re
 from collections.abc import Mapping
 
-from palimpsest.core.errors import PromptTooLong, ProviderError, WireError
-from palimpsest.wire.json_reading import Json, is_json, number, parse, shorten, text
+from palimpsest.core.errors import PromptTooLong, ProviderError, ThinkingRefused, WireError
+from palimpsest.wire.json_reading import Json, is_json, number, parse, shorten, table_at, text
 
 _CODES = frozenset(
     {"context_length_exceeded", "exceed_context_size_error", "context_window_exceeded", "request_too_large", "string_above_max_length"}
@@ -25,6 +25,9 @@ _STATUS: Mapping[str, int] = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
+
+# Codes of a request whose compaction block the provider does not accept, which it would refuse every time.
+_REFUSED_COMPACTIONS = frozenset({"compaction_block_misplaced", "compaction_signature_invalid", "compaction_content_mismatch"})
 
 # Rate and quota limits also mention tokens, but are never about the size of this prompt.
 _THROTTLED = re.compile(
@@ -62,6 +65,36 @@ _TOO_LONG: tuple[re.Pattern[str], ...] = tuple(
     )
 )
 
+# The sentences by which Anthropic refuses thinking, in lower case: it is bound to another list, or its signature is damaged.
+_REFUSES_THINKING: tuple[str, ...] = (
+    "bound to a different conversation",
+    "not created in this conversation",
+    "invalid `signature` in `thinking` block",
+)
+_PLACE = re.compile(r"messages\.\d{1,9}\.content\.\d{1,9}")
+_CAUSE = re.compile(r"[a-z_]{1,40}")
+_BAD_REQUEST = 400
+
+
+def thinking_refused(message: str, where: str, *, status: int | None = None) -> ThinkingRefused | None:
+    """The exception for a message by which a provider refuses thinking, or `None`.
+
+    It comes before any rule that looks for the name of a beta header, because the message may name one.
+    """
+    said = message.lower()
+    if status not in (None, _BAD_REQUEST) or not any(sentence in said for sentence in _REFUSES_THINKING):
+        return None
+    place = _PLACE.search(message)
+    return ThinkingRefused(shorten(message, 600), where=where, path=place[0] if place else "")
+
+
+def mismatch_facts(header: str) -> tuple[str, str]:
+    """Path and cause in a header `anthropic-thinking-prefix-mismatch`, empty where it does not say. Of one name the first counts."""
+    pairs = [(name.strip(), value.strip()) for name, _, value in (pair.partition("=") for pair in header.split(";"))]
+    found = dict(reversed(pairs))
+    path, cause = found.get("block", ""), found.get("kind", "")
+    return path if _PLACE.fullmatch(path) else "", cause if _CAUSE.fullmatch(cause) else ""
+
 
 def provider_error(error: Json, where: str, *, status: int | None = None, retry_after: float | None = None) -> ProviderError:
     """The exception for an error object; `where` names the provider, `retry_after` is in seconds.
@@ -71,9 +104,14 @@ def provider_error(error: Json, where: str, *, status: int | None = None, retry_
     message = (
         text(error, "message") or text(error, "detail") or text(error, "error") or shorten(str(error) if error else "no reason was given")
     )
-    code = text(error, "code") or text(error, "type")
+    if refused := thinking_refused(message, where, status=status):
+        return refused
+    # The details name what is wrong more exactly than the type.
+    code = text(table_at(error, "details"), "error_code") or text(error, "code") or text(error, "type")
     codes = {text(error, "code"), text(error, "type")}
     line = shorten(f"{code}: {message}" if code and code not in message else message, 300)
+    if code in _REFUSED_COMPACTIONS:
+        line = f"{line}; undo the compaction, which `pal audit last` lists, with `pal undo last`, and the originals are sent again"
     throttled = status == 429 or bool(_THROTTLED.search(" ".join(codes))) or bool(_THROTTLED.search(message))
     if not throttled and (codes & _CODES or any(pattern.search(message) for pattern in _TOO_LONG)):
         return PromptTooLong(line, where=where, gap=_gap(error, message), status=status)
@@ -88,7 +126,7 @@ def http_error(status: int, body: bytes, where: str, *, retry_after: float | Non
     except WireError:
         answer = {"message": shorten(body) or "the answer was empty"}
     found = provider_error(error_object(answer) or answer, where, status=status, retry_after=retry_after)
-    if isinstance(found, PromptTooLong):
+    if isinstance(found, PromptTooLong | ThinkingRefused):
         return found
     # Some servers reject a prompt that is too long without a message.
     if status == 413 or (status == 400 and not body.strip()):

@@ -16,7 +16,7 @@ MAX_BREAKPOINTS = 4
 """Most cache breakpoints in a request to Anthropic."""
 
 BreakpointRule: TypeAlias = Literal["none", "palimpsest", "claude-code", "claude-code-2.1.325", "claude-code-2.1.325-fold", "opencode"]
-Dialect: TypeAlias = Literal["codex", "codex-0.166"]
+Dialect: TypeAlias = Literal["codex", "codex-0.166", "openai"]
 RepairCase: TypeAlias = Literal[
     "open_call",
     "open_free_call",
@@ -29,6 +29,8 @@ RepairCase: TypeAlias = Literal[
     "renamed_call",
     "no_first_user",
     "thinking_off",
+    "no_prefill",
+    "demanded_tool",
 ]
 
 
@@ -40,6 +42,8 @@ class Tool(Value, frozen=True):
     """A tool on offer; `format` is the grammar of a free-form tool, `native` a declaration by the provider that is sent verbatim.
 
     `native_wire` is the only wire that knows the native declaration; on others the tool is an ordinary function. Empty: all know it.
+    A `deferred` tool joined after the first request: where the model takes changes of tools inside the conversation, an item of the view
+    adds it there, and everything before it stays as it was.
     `kind` is what the tool does to the world, which is not sent: permissions, pins, folds and stubs go by it. `runs` promises nothing.
     """
 
@@ -51,6 +55,7 @@ class Tool(Value, frozen=True):
     native: Raw = NULL
     native_wire: str = ""
     kind: ToolKind = "runs"
+    deferred: bool = False
 
     def is_native(self, wire: WireName) -> bool:
         """Whether the native declaration is sent on a wire."""
@@ -64,7 +69,12 @@ class Params(Value, frozen=True):
     `model` and `reasoning` override the card: the model name that is sent, and whether Responses is asked to reason. `frontier` and `entry`
     are ids of items that get a cache breakpoint under the `palimpsest` rule: the last one before an edit, and the end of the cached prefix.
     `states_limit` is false for programs that let OpenAI's wires reply at any length. `metadata` is sent as `client_metadata` on
-    Responses. `endpoint` selects a dedicated endpoint, such as `compact` of Responses, which takes fewer fields.
+    Responses, and `service_tier` under its name. `endpoint` selects a dedicated endpoint, such as `compact` of Responses, which takes
+    fewer fields; on Anthropic Messages `compact` asks for a compaction block, written by `instructions` if there are any. From
+    `compact_at` input tokens on the provider compacts by itself. `demanded_tool` is a tool, or `required` for any, that the last
+    message asks for in words, because the model refuses to be forced; `fitted` says that the parameters are those that the card of the
+    model accepts. `compared_reply` asks the provider to say why its cache missed what the request of that reply wrote: the provider's
+    id of the reply, empty for the first request, and `None` not to ask.
     `CallStarted.params` records the result of `resolved_params`, so that the request can be rebuilt after its card has changed.
     """
 
@@ -73,7 +83,7 @@ class Params(Value, frozen=True):
     effort: str = ""
     summary: str = ""
     verbosity: str = ""
-    thinking: Literal["", "adaptive", "disabled"] = ""
+    thinking: Literal["", "adaptive", "disabled", "between_tools"] = ""
     thinking_budget: int | None = None
     echo: bool = False
     stream: bool = True
@@ -94,20 +104,59 @@ class Params(Value, frozen=True):
     endpoint: str = ""
     metadata: Raw = NULL
     states_limit: bool = True
+    service_tier: str = ""
+    instructions: str = ""
+    compact_at: int | None = None
+    demanded_tool: str = ""
+    fitted: bool = False
+    compared_reply: str | None = None
 
 
 DEFAULTS = Params()
+# From the lowest.
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 def resolved_params(params: Params, card: ModelCard) -> Params:
     """The parameters with every default of the card written out; they encode to the same bytes."""
+    params = fitted_params(params, card)
     wants_limit = card.wire == "anthropic" and params.max_tokens is None
     return replace(
         params,
         max_tokens=card.reply if wants_limit else params.max_tokens,
         model=params.model or card.api_name or card.name,
-        reasoning=card.thinking if params.reasoning is None and card.wire == "responses" else params.reasoning,
+        reasoning=card.thinks if params.reasoning is None and card.wire == "responses" else params.reasoning,
     )
+
+
+def fitted_params(params: Params, card: ModelCard) -> Params:
+    """The parameters without what the model would refuse; those that were fitted once stay as they are, so that a log can be rebuilt."""
+    if params.fitted:
+        return params
+    temperature = params.temperature if card.sampling else None
+    params = replace(params, temperature=temperature, effort=_accepted_effort(params.effort, card), fitted=True)
+    if not card.forced_tools and params.tool_choice not in ("auto", "none"):
+        params = replace(params, tool_choice="auto", demanded_tool=params.tool_choice)
+    return _with_accepted_thinking(params, card) if card.wire == "anthropic" else params
+
+
+def _accepted_effort(effort: str, card: ModelCard) -> str:
+    """The effort, or the lowest that the model accepts if that is higher."""
+    least = card.least_effort
+    return least if effort in _EFFORTS and least in _EFFORTS and _EFFORTS.index(effort) < _EFFORTS.index(least) else effort
+
+
+def _with_accepted_thinking(params: Params, card: ModelCard) -> Params:
+    if card.thinking not in ("adaptive", "always"):
+        return params
+    if params.thinking_budget is not None:
+        return replace(params, thinking="adaptive", thinking_budget=None)
+    if params.thinking not in ("disabled", "between_tools"):
+        return params
+    if card.thinking == "always":
+        return replace(params, thinking="", effort=params.effort or "low")
+    effort = "high" if params.effort in ("xhigh", "max") and card.thinks_unasked else params.effort
+    return replace(params, thinking=card.thinking_off, effort=effort)
 
 
 def with_client_metadata(params: Params, session: str, *, root: str, turn: int | None, epoch: int, kind: str) -> Params:
@@ -124,9 +173,20 @@ def with_client_metadata(params: Params, session: str, *, root: str, turn: int |
 
 
 def adapted_params(params: Params, card: ModelCard) -> Params:
-    """Parameters of a call to one model, adapted to another: the reply limit is capped, model name and reasoning are reset."""
+    """Parameters of a call to one model, adapted to another: the reply limit is capped, and what the first card decided is reset."""
     limit = None if params.max_tokens is None else min(params.max_tokens, card.reply)
-    return replace(params, max_tokens=limit, model="", reasoning=None)
+    choice = params.demanded_tool or params.tool_choice
+    return replace(
+        params,
+        max_tokens=limit,
+        model="",
+        reasoning=None,
+        tool_choice=choice,
+        demanded_tool="",
+        fitted=False,
+        # Another model has another cache, and may not know the field.
+        compared_reply=None,
+    )
 
 
 class RequestRepair(Value, frozen=True):
@@ -141,7 +201,8 @@ class RequestRepair(Value, frozen=True):
 class Request(Value, frozen=True):
     """An encoded request; `breakpoints` are the item ids, or `head:n`, of blocks with a cache breakpoint.
 
-    `tool_names` pairs the name of a tool on the wire with the name it was offered under, where they differ.
+    `tool_names` pairs the name of a tool on the wire with the name it was offered under, where they differ. `betas` are the values of the
+    header `anthropic-beta` without which the body would be refused.
     """
 
     wire: WireName
@@ -152,6 +213,12 @@ class Request(Value, frozen=True):
     repairs: tuple[RequestRepair, ...] = ()
     endpoint: str = ""
     tool_names: tuple[tuple[str, str], ...] = ()
+    betas: tuple[str, ...] = ()
+
+
+def is_deferred(tool: Tool, wire: WireName) -> bool:
+    """Whether a tool is declared as one that joins later; a declaration by the provider is sent verbatim."""
+    return tool.deferred and not tool.is_native(wire)
 
 
 def is_given(raw: Raw) -> bool:

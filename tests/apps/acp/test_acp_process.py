@@ -113,6 +113,28 @@ def test_lines_that_are_no_messages_are_answered_with_an_error_and_survived(desk
     run(scenario)
 
 
+@pytest.mark.states("PV-84")
+def test_an_editor_of_a_later_version_is_answered_with_version_1_and_its_unknown_updates_are_ignored(desk: Desk) -> None:
+    update = {"sessionId": "x", "update": {"sessionUpdate": "of_a_later_version", "content": [1]}}
+    unknown = {
+        "protocolVersion": 2,
+        "clientCapabilities": {"later": {"deep": [True]}},
+        "clientInfo": {"name": "e", "version": "9"},
+        "more": 1,
+    }
+
+    async def scenario() -> None:
+        async with started(desk) as editor:
+            for number, params in enumerate((unknown, {"protocolVersion": 99}, {"protocolVersion": 1}), 1):
+                await editor.write({"jsonrpc": "2.0", "method": "session/update", "params": update})
+                await editor.write({"jsonrpc": "2.0", "method": "session/of_a_later_version", "params": update})
+                await editor.write({"jsonrpc": "2.0", "id": number, "method": "initialize", "params": params})
+                answer = await editor.read()
+                assert (answer["id"], answer["result"]["protocolVersion"]) == (number, 1)
+
+    run(scenario)
+
+
 def test_a_line_that_is_too_long_is_dropped_without_being_kept(desk: Desk) -> None:
     async def scenario() -> None:
         async with started(desk) as editor:

@@ -1,13 +1,16 @@
 """Turns of an editor's sessions: cancelled, steered, failed, side by side, and after the agent was killed."""
 
 import asyncio
+import json
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from acp import RequestError
 from acp.helpers import text_block
 from editor import Desk, Editor, new_session, run
+from provider_server import Reply, provider
 from wire_server import Said, wire_server
 
 from palimpsest.core.events import ToolRefused, TurnEnded, UserSaid
@@ -193,5 +196,34 @@ def test_a_turn_that_fails_is_an_error_with_its_reason_and_the_session_goes_on(d
                     await agent.prompt(session, [text_block("go")])
                 assert (await agent.prompt(session, [text_block("again")])).stop_reason == "end_turn"
         assert editor.text(session) == "now it works"
+
+    run(scenario)
+
+
+@pytest.mark.states("PV-35")
+def test_what_a_turn_used_includes_what_was_billed_beside_its_reply(desk: Desk) -> None:
+    message: dict[str, Any] = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": "end_turn"}
+    steps = [
+        {"type": "compaction", "input_tokens": 9_000, "output_tokens": 90},
+        {"type": "message", "input_tokens": 100, "output_tokens": 5},
+    ]
+    content = [{"type": "text", "text": "done"}]
+    usage = {"input_tokens": 100, "output_tokens": 5, "iterations": steps}
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {**message, "stop_reason": None, "usage": {"input_tokens": 100, "output_tokens": 1}}},
+        {"type": "content_block_start", "index": 0, "content_block": content[0]},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage},
+        {"type": "message_stop"},
+    ]
+
+    async def scenario() -> None:
+        with provider(Reply([f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events])) as model:
+            http = {"ANTHROPIC_BASE_URL": model.url, "ANTHROPIC_API_KEY": "key", "PAL_SCRIPT": "", "PAL_MODEL": "claude-sonnet-4-5"}
+            async with desk.started(Editor(), **http) as (agent, _):
+                session = await new_session(agent, desk.project)
+                used = (await agent.prompt(session, [text_block("go")])).usage
+        assert used is not None
+        assert (used.input_tokens, used.output_tokens, used.total_tokens) == (9_100, 95, 9_195)
 
     run(scenario)

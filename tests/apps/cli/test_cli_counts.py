@@ -158,8 +158,8 @@ def test_a_session_without_a_model_has_one_share_of_the_window_and_cost_nothing(
         log.sync()
 
     heading = pal("context", "plain").stdout.splitlines()[0]
-    assert (agreed_tokens(pal, "plain"), listed_share(pal, "plain")) == (26_607, "13%")
-    assert heading == "no model yet · 26.6k/200k tokens (13%)"
+    assert (agreed_tokens(pal, "plain"), listed_share(pal, "plain")) == (26_607, "3%")
+    assert heading == "no model yet · 26.6k/1000k tokens (3%)"
     # Without a call nothing was paid, whatever the model.
     assert [row["cost_usd"] for row in pal.json("sessions")] == [0.0]
 

@@ -31,3 +31,34 @@ def test_a_link_in_the_place_of_the_tasks_leads_to_no_file_outside_and_the_home_
     assert list(outside.iterdir()) == []
     others = stat.S_IRWXG | stat.S_IRWXO
     assert [path for path in (home.parent, home, *home.rglob("*")) if path.lstat().st_mode & others] == []
+
+
+def test_a_missing_content_of_the_snapshots_of_files_is_a_finding_when_everything_is_verified(tmp_path: Path) -> None:
+    project, home, script = tmp_path / "project", tmp_path / "home", tmp_path / "script.jsonl"
+    project.mkdir()
+    (project / "a").write_text("1\n")
+    call = {"calls": [{"tool": "write", "args": {"path": "b", "content": "2\n"}}]}
+    script.write_text("".join(f"{json.dumps(reply)}\n" for reply in (call, "Done.")))
+    own = {"HOME": str(tmp_path), "PAL_HOME": str(home), "PAL_SCRIPT": str(script), "PAL_SANDBOX": "off"}
+
+    def pal(*words: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [*PAL, *words], cwd=project, env={**os.environ, **own}, stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
+        return done.returncode, done.stdout.decode()
+
+    assert pal("-p", "go", "--allow", "edit", "--quiet") == (0, "Done.\n")
+    assert pal("verify", "--all")[0] == 0
+    objects = sorted((home / "snapshots").glob("*.git/objects/??/*"))
+    found = {}
+    for path in objects:
+        path.rename(tmp_path / "kept")
+        code, text = pal("verify", "--all", "--json")
+        error, *more = json.loads(text)["errors"]
+        found[path.name] = (code, error["kind"], error["where"], more)
+        (tmp_path / "kept").rename(path)
+    assert found == {path.name: (1, "snapshots", str(project), []) for path in objects}
+    assert len(objects) > 5
+    os.truncate(objects[0], 5)
+    code, text = pal("verify", "--all")
+    assert (code, "bad   snapshots of files  1 finding" in text, "cannot be made again" in text) == (1, True, True)

@@ -201,7 +201,10 @@ def test_an_interrupt_ends_quietly(pal: Pal) -> None:
         pal.home.cards_path.open("wb"),
     ):
         running.send_signal(signal.SIGINT)
-        out, reported = running.communicate(timeout=120)
+        try:
+            out, reported = running.communicate(timeout=120)
+        finally:
+            running.kill()
 
     assert (running.returncode, out, reported) == (130, b"", b"")
 

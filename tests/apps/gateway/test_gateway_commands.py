@@ -85,17 +85,24 @@ sys.exit(3)
 """
 
 
-def wrap(tmp_path: Path, model: Provider, *words: str) -> "subprocess.CompletedProcess[str]":
-    program = tmp_path / "claude"
-    program.write_text(PROGRAM.format(python=sys.executable))
-    program.chmod(0o755)
-    environment = os.environ | {
+def installed(tmp_path: Path, model: Provider, agent: str, program: str) -> dict[str, str]:
+    """The environment in which a program is the agent, and the provider is its own."""
+    file = tmp_path / agent
+    file.write_text(program.format(python=sys.executable))
+    file.chmod(0o755)
+    return os.environ | {
         "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(tmp_path),
         "PAL_HOME": str(tmp_path / "home"),
         "ANTHROPIC_BASE_URL": model.url,
+        "OPENAI_BASE_URL": f"{model.url}/v1",
     }
-    command = [sys.executable, "-m", "palimpsest.apps.cli", "wrap", "claude", "--mode", "palimpsest", "--", *words]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+def wrap(tmp_path: Path, model: Provider, *words: str, agent: str = "claude", program: str = PROGRAM) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "palimpsest.apps.cli", "wrap", agent, "--mode", "palimpsest", "--", *words]
+    environment = installed(tmp_path, model, agent, program)
+    return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_a_wrapped_program_reaches_the_provider_through_the_gateway_which_ends_with_it(tmp_path: Path) -> None:
@@ -117,3 +124,106 @@ def test_mi_18_a_dead_gateway_is_reported_at_once_with_the_way_on(tmp_path: Path
         "pal wrap: the gateway has ended (exit code -9), so claude cannot reach its model any more; leave it and go on directly with "
         "`claude --continue`, nothing of its session is lost\n"
     )
+
+
+# Reads its settings as Claude Code and Codex do: what the settings say wins over the environment.
+OBEDIENT = """#!{python}
+import json, os, pathlib, select, sys, tomllib, urllib.request
+home, name = pathlib.Path(os.environ["HOME"]), os.path.basename(sys.argv[0])
+if name == "claude":
+    url = os.environ["ANTHROPIC_BASE_URL"]
+    for file in (home / ".claude/settings.json", pathlib.Path(".claude/settings.json"), pathlib.Path(".claude/settings.local.json")):
+        if file.exists():
+            url = json.loads(file.read_text()).get("env", {{}}).get("ANTHROPIC_BASE_URL", url)
+        path, given = "/v1/messages", {{"model": "claude-sonnet-4-6", "max_tokens": 9, "stream": True, "messages": "said"}}
+else:
+    options = dict(each.split("=", 1) for word, each in zip(sys.argv, sys.argv[1:]) if word == "-c")
+    config = home / ".codex/config.toml"
+    settings = tomllib.loads(config.read_text()) if config.exists() else {{}}
+    provider = settings.get("model_provider", "openai")
+    url = json.loads(options["openai_base_url"]) if provider == "openai" else settings["model_providers"][provider]["base_url"]
+    path, given = "/responses", {{"model": "gpt-5.5", "input": "said"}}
+body = {{key: [{{"role": "user", "content": "hi"}}] if value == "said" else value for key, value in given.items()}}
+request = urllib.request.Request(url + path, json.dumps(body).encode(), {{"content-type": "application/json"}})
+urllib.request.build_opener(urllib.request.ProxyHandler({{}})).open(request).read()
+"""
+
+COMPLETED = json.dumps(
+    {
+        "id": "resp_1",
+        "object": "response",
+        "status": "completed",
+        "model": "gpt-5.5",
+        "output": [
+            {"type": "message", "id": "m", "role": "assistant", "content": [{"type": "output_text", "text": "done", "annotations": []}]}
+        ],
+        "usage": {"input_tokens": 100, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 5, "total_tokens": 105},
+    }
+).encode()
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_a_program_whose_settings_go_past_the_gateway_is_named_before_it_starts_and_the_bill_says_that_nothing_came(
+    tmp_path: Path, agent: str
+) -> None:
+    replies = {"claude": Reply(messages_stream(0, "done")), "codex": Reply((COMPLETED,), "application/json")}
+    with provider(replies[agent]) as model:
+        if agent == "claude":
+            file = tmp_path / ".claude" / "settings.json"
+            text, reason = json.dumps({"env": {"ANTHROPIC_BASE_URL": model.url}}), "sets env.ANTHROPIC_BASE_URL"
+        else:
+            file = tmp_path / ".codex" / "config.toml"
+            text, reason = (
+                f'model_provider = "mine"\n[model_providers.mine]\nbase_url = "{model.url}/v1"\n',
+                "sets model_provider = 'mine'",
+            )
+        without = wrap(tmp_path, model, agent=agent, program=OBEDIENT)
+        file.parent.mkdir()
+        file.write_text(text)
+        ended = wrap(tmp_path, model, agent=agent, program=OBEDIENT)
+    assert (without.returncode, ended.returncode, len(model.sent)) == (0, 0, 2)
+    assert ["x-pal-gateway" in each.headers for each in model.sent] == [True, False]
+    assert without.stderr.startswith("pal gateway: 1 request, ")
+    assert ended.stderr == (
+        f"pal wrap: {file} {reason}, so that {agent} may go past the gateway; then nothing is recorded or saved\n"
+        "pal gateway: no request was recorded\n"
+    )
+
+
+def test_a_program_without_a_terminal_that_sends_no_request_is_named_while_it_runs(tmp_path: Path) -> None:
+    waits = "#!{python}\nimport sys\nsys.stdin.read()\n"
+    command = [sys.executable, "-m", "palimpsest.apps.cli", "wrap", "claude", "--quiet-seconds", "0.1"]
+    with provider(Reply(messages_stream(0, "done"))) as model:
+        environment = installed(tmp_path, model, "claude", waits)
+        wrapped = subprocess.Popen(command, env=environment, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert wrapped.stderr is not None
+        # The program goes on until its input ends, which is after this line.
+        said = wrapped.stderr.readline()
+        rest = wrapped.communicate(timeout=120)[1]
+    assert said == "pal wrap: no request of claude has come for 0.1 seconds; if it answers, it goes past the gateway\n"
+    assert (rest, wrapped.returncode) == ("pal gateway: no request was recorded\n", 0)
+
+
+def test_a_gateway_whose_wrapping_program_is_gone_still_answers(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    with provider(Reply(messages_stream(0, "done"))) as model:
+        command = [
+            sys.executable,
+            "-m",
+            "palimpsest.apps.cli",
+            "gateway",
+            "--port",
+            "0",
+            "--anthropic",
+            model.url,
+            "--wrapped",
+            str(writing),
+        ]
+        environment = os.environ | {"PAL_HOME": str(tmp_path)}
+        gateway = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, pass_fds=(writing,))
+        os.close(writing)
+        with os.fdopen(reading) as reports:
+            url = reports.readline().strip()
+        answer = httpx.post(f"{url}/v1/messages", json={"model": "claude-sonnet-4-6", "messages": messages_of(0)}, trust_env=False)
+        gateway.communicate(timeout=120)
+    assert answer.status_code == 200

@@ -1,5 +1,6 @@
 """Which requests the gateway takes and where it sends them, as programs, web pages and wrong settings bring them."""
 
+import gzip
 import os
 import socket
 import subprocess
@@ -42,6 +43,23 @@ def test_requests_of_web_pages_are_refused_and_nothing_of_them_is_recorded(tmp_p
         own = httpx.post(f"{gateway.url}/v1/messages", content=BODY, headers=JSON | {"origin": gateway.url}, trust_env=False).status_code
     assert (found, own) == ([403] * 8 + [415] * 4 + [403], 200)
     assert len(model.sent) == len(home.store.sessions()) == 1
+
+
+def test_a_client_that_compresses_its_requests_is_served_and_named_once_as_not_recorded(tmp_path: Path) -> None:
+    home, said = Home.at(tmp_path), list[str]()
+    headers = JSON | {"content-encoding": "gzip"}
+    with (
+        provider(Reply(messages_stream(0, "done")), Reply(messages_stream(0, "done"))) as model,
+        gateway_running(home, "thrifty", model.url, warn=said.append) as gateway,
+    ):
+        for _ in range(2):
+            assert (
+                httpx.post(f"{gateway.url}/v1/messages", content=gzip.compress(BODY), headers=headers, trust_env=False).status_code == 200
+            )
+    assert said == [
+        "the client compresses its requests (gzip), so that they are passed on without a record or an edit; turn that off in the client"
+    ]
+    assert len(home.store.sessions()) == 0
 
 
 ANTHROPIC_KEY, OPENAI_KEY = "sk-ant-api03-x", "sk-proj-x"
@@ -140,3 +158,13 @@ def test_a_connection_that_does_not_bring_a_request_is_closed(tmp_path: Path) ->
         for half in halves:
             half.close()
     assert closed == [b""] * 20
+
+
+def test_a_proxy_of_the_environment_that_cannot_be_used_is_named_and_nothing_starts(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    environment |= {"PAL_HOME": str(tmp_path), "HTTPS_PROXY": "nonsense://127.0.0.1:9"}
+    command = [sys.executable, "-m", "palimpsest.apps.cli", "gateway", "--port", "0"]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "a proxy of the environment (HTTPS_PROXY) cannot be used: " in ended.stderr
+    assert "Traceback" not in ended.stderr

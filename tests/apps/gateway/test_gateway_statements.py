@@ -1,6 +1,7 @@
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import pytest
 from provider_server import Reply, messages_stream, provider
 from running_gateway import gateway_running
 
+from palimpsest.audit.pricing.two_bills import newest_bill
 from palimpsest.core.events import CallStarted, Failed, ModelReplied, ViewEdited
 from palimpsest.core.items import text_of
 from palimpsest.stores.home import Home
+from palimpsest.wire.models.prices import PriceBook
 from palimpsest.wire.rules.anthropic import anthropic_violations
 
 KEY = "sk-ant-api03-never-written-anywhere"
@@ -233,6 +236,89 @@ def test_a_model_without_a_price_is_passed_on_unchanged_and_its_cost_is_unknown(
             assert model.sent[-1].body == sent
             messages = [*messages, *call(number, path_of(number), 120)]
     assert {(report.usd, report.usd_without, report.edits) for report in gateway.reports} == {(None, None, 0)}
+
+
+def changed(reply: Reply, usage: dict[str, Any], end: dict[str, Any]) -> Reply:
+    """A streamed reply that reports another usage at its start and at its end."""
+    events = [json.loads(piece.split(b"data: ")[1]) for piece in reply.pieces if isinstance(piece, bytes)]
+    events[0]["message"]["usage"], events[-2]["usage"] = usage, end
+    return Reply([f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events])
+
+
+def steps(*entries: tuple[str, str, int]) -> dict[str, Any]:
+    found = [{"type": kind, "model": model, "input_tokens": tokens, "output_tokens": 5} for kind, model, tokens in entries]
+    return {"output_tokens": 5, "iterations": found}
+
+
+USED = {"input_tokens": 1_000_000, "output_tokens": 1}
+OPUS = "claude-opus-4-1"
+
+
+@pytest.mark.parametrize(
+    ("second", "usd"),
+    [
+        # In dollars of the second request; the asked model costs $3 and the other $15 a million.
+        (changed(reply(), USED, {"output_tokens": 5}), 3.000075),
+        (changed(reply(), {}, {"output_tokens": 5}), None),
+        (changed(reply(), {}, {}), None),
+        (Reply(reply().pieces[:3]), None),
+        (Reply((b"<html>",), "text/html"), None),
+        (Reply((b'{"type": "error", "error": {"type": "rate_limit_error", "message": "slow"}}',), "application/json", 429), 0.0),
+        (changed(reply(), USED, steps(("message", "claude-sonnet-4-6", 1_000_000), ("fallback_message", OPUS, 1_000_000))), 18.00045),
+        (
+            changed(
+                reply(), USED, {"output_tokens": 5, "iterations": [{"type": "advisor_message", "model": OPUS}, {"type": "message", **USED}]}
+            ),
+            None,
+        ),
+    ],
+)
+def test_what_a_reply_cost_is_in_both_bills_and_in_the_log_or_is_said_to_be_unknown(
+    tmp_path: Path, second: Reply, usd: float | None
+) -> None:
+    home = Home.at(tmp_path)
+    with provider(changed(reply(), USED, {"output_tokens": 5}), second) as model, gateway_running(home, "watch", model.url) as gateway:
+        messages = opening()
+        ask(gateway.url, messages)
+        with suppress(httpx.HTTPError):
+            ask(gateway.url, [*messages, {"role": "assistant", "content": "done"}, {"role": "user", "content": "and now?"}])
+    (session,) = home.store.sessions()
+    with home.open(session, write=False) as log:
+        bill, recorded = newest_bill(log), PriceBook().ledger_usd(log.ledger)
+    assert bill is not None
+    assert bill.usd == pytest.approx(3.000075 + (usd or 0.0))
+    assert (bill.unpriced, recorded is None) == (int(usd is None), usd is None)
+    assert recorded is None or recorded == pytest.approx(bill.usd)
+
+
+@pytest.mark.parametrize(
+    "field", [{"service_tier": "priority"}, {"speed": "fast"}, {"inference_geo": "us"}, {"service_tier": "standard_only"}]
+)
+def test_a_request_for_what_has_another_price_has_an_unknown_one_in_the_bill_and_in_the_log(tmp_path: Path, field: dict[str, str]) -> None:
+    home = Home.at(tmp_path)
+    body = {"model": "claude-sonnet-4-6", "max_tokens": 100, "stream": True, "messages": opening(), **field}
+    with provider(changed(reply(), USED, {"output_tokens": 5})) as model, gateway_running(home, "palimpsest", model.url) as gateway:
+        httpx.post(f"{gateway.url}/v1/messages", json=body, headers=SESSION, trust_env=False)
+    (session,) = home.store.sessions()
+    with home.open(session, write=False) as log:
+        bill, recorded = newest_bill(log), PriceBook().ledger_usd(log.ledger)
+    known = pytest.approx(3.000075) if field == {"service_tier": "standard_only"} else None
+    assert (bill and bill.usd, recorded) == (known, known)
+
+
+def test_a_stream_that_the_client_has_left_is_paid_and_its_price_said_to_be_unknown(tmp_path: Path) -> None:
+    home, gate = Home.at(tmp_path), threading.Event()
+    pieces = reply(tokens=5_000).pieces
+    with provider(Reply((*pieces[:3], gate, *pieces[3:]))) as model:
+        with gateway_running(home, "watch", model.url) as gateway:
+            body = {"model": "claude-sonnet-4-6", "max_tokens": 100, "stream": True, "messages": opening()}
+            with httpx.stream("POST", f"{gateway.url}/v1/messages", json=body, headers=SESSION, trust_env=False) as answer:
+                next(answer.iter_raw())
+        gate.set()
+    (session,) = home.store.sessions()
+    with home.open(session, write=False) as log:
+        bill, recorded = newest_bill(log), PriceBook().ledger_usd(log.ledger)
+    assert (bill and bill.unpriced, bill and bill.usd, recorded) == (1, None, None)
 
 
 def test_an_unreachable_provider_is_named_and_later_requests_still_pass(tmp_path: Path) -> None:

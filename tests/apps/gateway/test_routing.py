@@ -1,6 +1,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from palimpsest.apps.gateway.given import RequestReader, fields_of, is_followed
 from palimpsest.apps.gateway.routing import ConversationName, conversation_name
 from palimpsest.wire.models.cards import WireName
@@ -51,14 +53,26 @@ def test_codex_is_told_apart_by_its_thread_and_its_developer_message() -> None:
     assert by_key[0] == by_key[1] != by_key[2]
 
 
+@pytest.mark.states("PV-21")
+@pytest.mark.states("PV-23")
 def test_a_request_without_a_list_of_its_own_belongs_to_no_conversation() -> None:
     bodies: list[tuple[WireName, bytes]] = [
         ("responses", b'{"input": "hello"}'),
         ("responses", b'{"input": [], "previous_response_id": "r1"}'),
+        ("responses", b'{"input": [], "conversation": "conv_1"}'),
+        ("responses", b'{"input": [], "conversation": {"id": "conv_1"}}'),
+        ("responses", b'{"input": [{"type": "item_reference", "id": "rs_1"}, {"role": "user", "content": "hello"}]}'),
+        ("anthropic", b'{"messages": [], "thread": {"type": "continue", "previous_message_id": "msg_1"}}'),
+        ("anthropic", b'{"messages": [], "thread": {"type": "later"}}'),
         ("anthropic", b"{}"),
+        ("anthropic", b'{"messages": [], "thread": {"type": "create"}}'),
+        (
+            "responses",
+            b'{"input": [{"role": "user", "content": "say item_reference"}], "previous_response_id": null, "conversation": null}',
+        ),
         ("anthropic", b'{"messages": [{"role": "user"}]}'),
     ]
-    assert [is_followed(wire, fields_of(body) or {}) for wire, body in bodies] == [False, False, False, True]
+    assert [is_followed(wire, fields_of(body) or {}) for wire, body in bodies] == [*[False] * 8, *[True] * 3]
     assert [fields_of(body) for body in (b"[]", b"{", b"\xff")] == [None, None, None]
 
 

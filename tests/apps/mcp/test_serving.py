@@ -5,13 +5,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 from click.testing import CliRunner
+from pal_mcp import COMMAND, serving
 
 from palimpsest.apps.cli.agent.mcp import mcp
 from palimpsest.apps.mcp.serving import token_of
@@ -22,7 +21,6 @@ from palimpsest.tools.mcp.transport import HttpServer, StdioServer
 from palimpsest.tools.tool import ToolOutput
 
 LIMITS = TimeLimits(60.0, 60.0)
-COMMAND: tuple[str, ...] = (sys.executable, "-m", "palimpsest.apps.cli", "mcp")
 
 
 async def tools_and_notes(server: ServerConnection) -> tuple[list[str], ToolOutput]:
@@ -33,21 +31,6 @@ async def tools_and_notes(server: ServerConnection) -> tuple[list[str], ToolOutp
         return [tool.name for tool in server.catalogue.tools], answer
     finally:
         await server.close()
-
-
-@contextmanager
-def serving(home: Path) -> Iterator[str]:
-    """The address of a server over HTTP."""
-    process = subprocess.Popen([*COMMAND, "--http"], env={**os.environ, "PAL_HOME": str(home)}, stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stderr is not None
-        said = process.stderr.readline()
-        assert said.startswith("pal mcp: http://127.0.0.1:")
-        assert said.endswith(f", token in {home / 'mcp-token'}\n")
-        yield said.removeprefix("pal mcp: ").partition(",")[0]
-    finally:
-        process.terminate()
-        process.communicate(timeout=120)
 
 
 def test_mi_14_a_client_over_pipes_lists_and_calls_the_tools_that_only_read(tmp_path: Path) -> None:

@@ -240,7 +240,7 @@ def test_more_than_four_breakpoints_are_refused() -> None:
         ("claude-sonnet-4-5", Usage(0, 0, 0, 100_000), 0.6),
         ("gpt-5", Usage(0, 0, 1_000_000), 1.25),
         ("gpt-5", Usage(0, 1_000_000), 0.125),
-        ("gpt-6-sol", Usage(0, 0, 1_000_000), 2.5),
+        ("gpt-6-sol", Usage(0, 0, 200_000), 0.5),
     ],
 )
 def test_a_bill_costs_what_the_card_says(model: str, usage: Usage, dollars: float) -> None:

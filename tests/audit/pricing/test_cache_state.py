@@ -1,5 +1,6 @@
 """The believed cache state: sent breakpoints, times and lifetimes, corrected by reported reads."""
 
+import pytest
 from msgspec import Raw
 from side_calls import side_reply
 from workplace import say, work
@@ -15,6 +16,7 @@ from palimpsest.core.events import (
     ModelReplied,
     Statement,
     ToolReturned,
+    ToolsChanged,
     Usage,
     ViewEdited,
 )
@@ -183,11 +185,11 @@ def test_a_fold_from_the_first_item_leaves_the_head_and_an_appended_reminder_lea
     assert session.derived.cache.value().frontier == ""
 
 
-def test_a_cached_mask_breaks_nothing() -> None:
+def test_a_result_that_the_provider_clears_ends_what_its_cache_can_read() -> None:
     session = at_work()
     before = ends(session)
     session.log.append(ViewEdited((Mask(("8.0",), "[gone]", "cached"),), by="test"))
-    assert ends(session) == before
+    assert ends(session) == before[:3]
 
 
 def test_a_new_head_a_new_model_and_new_tools_begin_a_new_cache() -> None:
@@ -205,6 +207,18 @@ def test_a_new_head_a_new_model_and_new_tools_begin_a_new_cache() -> None:
         started = session.log.append(CallStarted(model, "anthropic", tools=tools)).seq
         session.log.append(Interrupted(started, (Text("half", "assistant"),), purpose="turn"))
         assert ends(session) == []
+
+
+@pytest.mark.states("PV-63")
+def test_a_cache_outlives_tools_that_join_inside_the_conversation_once() -> None:
+    session = at_work()
+    session.log.append(ToolsChanged(("late",)))
+    assert len(session.derived.cache.readable_by("claude-sonnet-4-5", "blob")) == 5
+    started = session.log.append(CallStarted("claude-sonnet-4-5", "anthropic", tools="blob")).seq
+    session.log.append(Interrupted(started, (Text("half", "assistant"),), purpose="turn"))
+    assert len(ends(session)) == 5
+    # What joins without a word is another list of tools.
+    assert session.derived.cache.readable_by("claude-sonnet-4-5", "other") == ()
 
 
 def test_a_call_beside_the_conversation_keeps_what_it_read_alive() -> None:

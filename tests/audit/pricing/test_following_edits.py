@@ -15,12 +15,13 @@ from palimpsest.audit.pricing.size_rules import claude_size
 from palimpsest.audit.uses import UsesProjection
 from palimpsest.audit.visibility.survival import survival_of
 from palimpsest.audit.visibility.visible import VisibleText, texts_of
-from palimpsest.core.events import CallStarted, EditUndone, Event, ModelReplied, ToolReturned, Usage, ViewEdited
-from palimpsest.core.items import Item, Text, ToolCall, ToolResult, seq_of, shared_prefix_length
+from palimpsest.core.events import CallStarted, EditUndone, Event, ModelReplied, ModelSwitched, ToolReturned, Usage, ViewEdited
+from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult, seq_of, shared_prefix_length
 from palimpsest.core.pairs import pending_calls, unpaired
 from palimpsest.core.projections.view import ViewProjection
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.view import View
+from palimpsest.wire.models.cards import card
 
 
 class Followed:
@@ -102,6 +103,37 @@ def test_following_a_session_copies_its_items_once_and_not_at_every_reply(model:
     assert views.copied <= len(views.items)
 
 
+@pytest.mark.parametrize("models", [("claude-sonnet-4-5-20250929",), ("claude-sonnet-4-5", "claude-opus-4-5")])
+def test_each_item_is_sized_once_whatever_name_a_request_gives_its_model(models: tuple[str, ...]) -> None:
+    rounds = 100
+    session = work(PROFILE, models[0])
+    say(session, "go")
+    for number in range(rounds):
+        model = models[number % len(models)]
+        if len(models) > 1:
+            session.log.append(ModelSwitched(model))
+        started = session.log.append(CallStarted(model, session.card.wire, estimate=9)).seq
+        session.log.append(
+            ModelReplied((ToolCall(f"c{number}", "Read", "{}"),), call=started, model=model, usage=Usage(input=99, output=9))
+        )
+        session.log.append(ToolReturned(ToolResult(f"c{number}", (Text("some words of a file"),)), tool="Read"))
+    sized: list[object] = []
+
+    def size(content: Content) -> int:
+        sized.append(content)
+        return claude_size(content)
+
+    views = ViewProjection()
+    metering = Metering(views, lambda name: card(name or models[0]), "claude-code")
+    metering.counter = TokenCounter(size)
+    for event in session.log.events():
+        views.take(event)
+        if type(event.body) in metering.watches:
+            metering.take(event)
+        metering.raw_before()
+    assert 2 * rounds <= len(sized) <= 2 * rounds + 2
+
+
 @settings(max_examples=30)
 @given(steps)
 def test_the_running_size_of_a_view_is_that_of_a_new_count(sampled_steps: list[Step]) -> None:
@@ -113,7 +145,8 @@ def test_the_running_size_of_a_view_is_that_of_a_new_count(sampled_steps: list[S
         before = views.view
         views.take(event)
         if not isinstance(event.body, ViewEdited | EditUndone):
-            assert metering.raw_before() == TokenCounter(claude_size).raw(View(views.head_before, before.items))
+            new = TokenCounter(claude_size, drops_cached=session.card.cache_edits)
+            assert metering.raw_before() == new.raw(View(views.head_before, before.items))
 
 
 @settings(max_examples=80)

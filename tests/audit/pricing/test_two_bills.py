@@ -46,10 +46,10 @@ def test_the_cached_end_of_a_request_is_that_of_the_longest_live_prefix_which_it
     longer = request(("head", 5_000), ("old result", 20_000), ("new", 1_000))
     bills.add(longer, longer, Usage(cache_read=25_000, cache_write=1_000), MINUTE)
     edited = request(("head", 5_000), ("old result", 20_000), ("stub", 100), ("newer", 100))
-    assert bills.cached_end(edited, 2 * MINUTE) == 1
-    assert bills.cached_end(longer, 2 * MINUTE) == 2
-    assert bills.cached_end(edited, 8 * MINUTE) is None
-    assert bills.cached_end(request(("another head", 5_000)), 2 * MINUTE) is None
+    assert bills.cached_end(bills.sized(edited), 2 * MINUTE) == 1
+    assert bills.cached_end(bills.sized(longer), 2 * MINUTE) == 2
+    assert bills.cached_end(bills.sized(edited), 8 * MINUTE) is None
+    assert bills.cached_end(bills.sized(request(("another head", 5_000))), 2 * MINUTE) is None
 
 
 def test_sizes_are_corrected_by_the_reported_prompt() -> None:
@@ -67,3 +67,72 @@ def test_the_newest_bill_of_a_log_is_found() -> None:
         log.append(bill.plus(PricedCall(0.5, 0.5, 10, 10)).noted())
         log.append(UserSaid((Text("hello"),)))
         assert newest_bill(log) == GatewayBill("palimpsest", 2, 1.5, 2.5, 40, 30)
+
+
+def test_a_read_that_differs_by_some_percent_corrects_sizes_and_is_not_a_lost_cache() -> None:
+    """The head is nearly all of the first report, so that its size is right only once the provider reads just the head."""
+    bills = TwoBills(CARD)
+    marks = (Breakpoint(0), Breakpoint(2))
+    first = BilledRequest((("head", 4_000), ("question", 300), ("result", 9_000)), marks)
+    # The head truly has 5% fewer tokens, and the result so many more.
+    bills.add(first, first, Usage(cache_write=13_300), 0)
+    given = BilledRequest((*first.blocks, ("new", 200)), (Breakpoint(0), Breakpoint(3)))
+    sent = BilledRequest((("head", 4_000), ("question", 300), ("stub", 50), ("new", 200)), (Breakpoint(0), Breakpoint(3)))
+    call = bills.add(given, sent, Usage(cache_read=3_800, cache_write=550), MINUTE)
+    # Sent directly, all of the first request would have been read.
+    assert call.usd_without == pytest.approx((13_300 * 0.3 + 200 * 3.75) / 1e6, rel=0.03)
+
+
+def test_two_results_that_came_together_are_told_apart_once_one_of_them_is_hidden() -> None:
+    bills = TwoBills(card("gpt-5.5"))
+    # By their estimates 10,000 and 16,000, in truth 8,600 and 17,400 tokens.
+    first = request(("head", 5_000))
+    bills.add(first, first, Usage(input=5_000), 0)
+    both = request(("head", 5_000), ("dense", 16_000), ("loose", 10_000))
+    bills.add(both, both, Usage(input=26_120, cache_read=4_880), MINUTE)
+    given = request(*both.blocks, ("new", 200))
+    sent = request(("head", 5_000), ("stub", 50), ("loose", 10_000), ("new", 200))
+    bills.add(given, sent, Usage(input=8_970, cache_read=4_880), 2 * MINUTE)
+    sizes = dict(bills.sized(given).blocks)
+    assert sizes["dense"] == pytest.approx(17_400, rel=0.01)
+    assert sizes["loose"] == pytest.approx(8_600, rel=0.02)
+
+
+def test_a_line_that_the_provider_does_not_look_at_is_known_also_after_the_tools_have_changed() -> None:
+    bills = TwoBills(CARD)
+
+    def asked(line: int, *tools: str) -> BilledRequest:
+        blocks = [*((tool, 800) for tool in tools), (f"line {line}", 30), ("system", 4_000), ("question", 200)]
+        return BilledRequest(blocks, (Breakpoint(len(blocks) - 1),), (len(blocks) - 1,), len(tools))
+
+    bills.add(asked(1, "Read"), asked(1, "Read"), Usage(cache_write=5_030), 0)
+    bills.add(asked(2, "Read", "Bash"), asked(2, "Read", "Bash"), Usage(cache_write=5_830), MINUTE)
+    # With the tools of the first request all of it is read, although the line is another one each time.
+    bills.add(asked(3, "Read"), asked(3, "Read"), Usage(cache_read=5_030), 2 * MINUTE)
+    assert bills.ignored == {0}
+    now = bills.sized(asked(4, "Read", "Bash"))
+    assert bills.cached_end(now, 3 * MINUTE) == len(now.blocks) - 1
+
+
+def test_a_miss_of_the_sent_list_alone_is_not_one_of_the_given_list_where_no_breakpoint_finds_what_both_share() -> None:
+    bills = TwoBills(CARD)
+    old = [(f"message {number}", 200) for number in range(30)]
+    first = BilledRequest((("head", 5_000), *old[:5]), (Breakpoint(0), Breakpoint(5)), (1,))
+    bills.add(first, first, Usage(cache_write=6_000), 0)
+    whole = BilledRequest((("head", 5_000), *old), (Breakpoint(0), Breakpoint(30)), (1,))
+    bills.add(whole, whole, Usage(cache_read=6_000, cache_write=5_000), MINUTE)
+    edited = [*old[:8], ("stub", 20), *old[9:]]
+    given = BilledRequest((("head", 5_000), *old, ("new", 100)), (Breakpoint(0), Breakpoint(31)), (1,))
+    sent = BilledRequest((("head", 5_000), *edited, ("new", 100)), (Breakpoint(0), Breakpoint(31)), (1,))
+    bills.add(given, sent, Usage(cache_read=5_000, cache_write=5_920), 2 * MINUTE)
+    # Both share what was cached by the first request, but it ends more than 20 blocks before the breakpoint: the provider lost nothing.
+    more = BilledRequest((*sent.blocks, ("newer", 100)), (Breakpoint(0), Breakpoint(32)), (1,))
+    as_given = BilledRequest((*given.blocks, ("newer", 100)), (Breakpoint(0), Breakpoint(32)), (1,))
+    call = bills.add(as_given, more, Usage(cache_read=5_000, cache_write=6_020), 3 * MINUTE)
+    assert call.usd_without == pytest.approx((11_100 * 0.3 + 100 * 3.75) / 1e6, rel=0.02)
+
+
+def test_what_a_call_costs_in_any_case_is_in_both_bills_and_unknown_if_its_price_is() -> None:
+    call = PricedCall(1.0, 2.0, 10, 10)
+    assert call.with_more(0.5) == PricedCall(1.5, 2.5, 10, 10)
+    assert call.with_more(None) == PricedCall(None, None, 10, 10)

@@ -1,6 +1,7 @@
 """What was visible before an edit and is not after it."""
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -8,7 +9,7 @@ from msgspec.structs import replace
 from palimpsest.audit.visibility.loss import loss_of
 from palimpsest.audit.visibility.visible import VisibleText
 from palimpsest.core.edits import Loss, LostEntity
-from palimpsest.core.items import Cover, Item, Text, ToolCall, ToolResult
+from palimpsest.core.items import Cover, Item, Opaque, Text, ToolCall, ToolResult
 from palimpsest.core.view import View
 
 USER = Item("1.0", "user", Text("Please repair src/app/cart.py, the limit is 250."))
@@ -215,3 +216,16 @@ def test_a_command_of_a_tool_that_only_its_declaration_tells_of_is_listed() -> N
     assert loss_of(View(items=(Item("1.0", "call", call), result)), View()).commands == ()
     declared = Item("1.0", "call", replace(call, kind="command"))
     assert loss_of(View(items=(declared, result)), View()).commands == ("make deploy-prod",)
+
+
+@pytest.mark.states("PV-46", "PV-47")
+def test_what_only_the_text_fallback_of_a_sealed_compaction_says_is_lost_and_is_not_lost_a_second_time() -> None:
+    evidence = "pytest -q tests/test_cart.py failed, see src/app/cart.py and /srv/out/report.xml; the limit is 250"
+    sealed = Item("4.0", "summary", Opaque("openai", "gpt-6.1-sol", '{"type":"compaction","encrypted_content":"gA"}', evidence))
+    readable = Item("4.0", "summary", Opaque("anthropic", "claude-opus-5-5", '{"type":"compaction","content":"s"}', evidence))
+    before, hidden = View(items=(USER, CALL, RESULT)), ("1.0", "2.0", "3.0")
+
+    assert loss_of(before, View(items=(sealed,))) == loss_of(before, View())
+    assert loss_of(before, View(items=(readable,))).paths == ()
+    assert loss_of(View(items=(sealed,)), View()) == Loss(ids=("4.0",))
+    assert loss_of(before, View(items=(sealed, USER))).ids == hidden[1:]

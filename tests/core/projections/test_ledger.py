@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from side_calls import side_reply
 
 from palimpsest.core.events import Body, CallStarted, Event, Failed, Interrupted, ModelReplied, TurnEnded, Usage
-from palimpsest.core.items import Text
+from palimpsest.core.events.calls import UNOBSERVED, UsageBeside
+from palimpsest.core.items import Text, ToolCall
 from palimpsest.core.projections.ledger import MAX_OPEN_CALLS, LedgerProjection
 from palimpsest.core.tokens.estimate import Calibration, CalibrationSums
 from palimpsest.core.tokens.spending import PRICE_STEPS, Ledger, OpenCall, Spending, total_of
@@ -124,8 +125,11 @@ def test_small_calls_are_summed_but_not_used_for_calibration() -> None:
     assert (ledger.calls, ledger.calibration) == (1, Calibration())
 
 
-def test_a_reply_without_usage_is_unmeasured_if_the_request_was_ours() -> None:
-    imported, ours = (CallStarted("m", "chat", estimate=5_000, digest=digest) for digest in ("", "d"))
+def test_a_reply_without_usage_is_unmeasured_if_the_request_was_ours_or_was_seen() -> None:
+    imported, ours, seen = CallStarted("m", "chat"), CallStarted("m", "chat", digest="d"), CallStarted("m", "chat", estimate=5_000)
+    unknown = Ledger((Spending("m", "turn", 1, asked="m", unmeasured=1),))
+    assert _ledger(seen, ModelReplied((), call=0)) == _ledger(seen, Failed("call", UNOBSERVED, call=0)) == unknown
+    assert _ledger(seen, Failed("call", "provider", call=0)) == Ledger()
     assert _ledger(imported, ModelReplied((), call=0)) == Ledger((Spending("m", "turn", 1, asked="m"),))
     assert _ledger(ours, ModelReplied((), call=0)) == Ledger((Spending("m", "turn", 1, asked="m", unmeasured=1),))
 
@@ -206,3 +210,67 @@ def test_counting_in_two_steps_over_a_written_checkpoint_is_counting_in_one(bodi
     for event in events[cut:]:
         second.take(event)
     assert second.value() == _ledger(*bodies)
+
+
+@pytest.mark.states("PV-35", "PV-37")
+def test_what_a_reply_was_billed_for_beside_its_message_is_priced_by_its_own_model_and_size_and_is_not_a_call() -> None:
+    projection = LedgerProjection()
+    beside = (UsageBeside(Usage(150_000, output=1_000)), UsageBeside(Usage(10_000, output=100), "claude-opus-5-5"))
+    reply = ModelReplied((), call=0, usage=Usage(2_000, output=10), model="claude-haiku-5-5", beside=beside)
+    projection.take(Event(0, -1, 0, "", CallStarted("claude-haiku-5-5", "anthropic", digest="d")))
+    projection.take(Event(1, 0, 0, "", reply))
+    ledger = projection.value()
+    haiku = (2_000 * 0.1 + 10 * 0.5) + (150_000 * 0.5 + 1_000 * 2.5)
+    assert ledger.calls == 1
+    assert PriceBook().usd(ledger.since(Ledger())) == pytest.approx((haiku + 10_000 * 4 + 100 * 20) / 1_000_000)
+
+
+def test_a_reply_that_is_only_a_compaction_is_measured_by_it() -> None:
+    projection = LedgerProjection()
+    projection.take(Event(0, -1, 0, "", CallStarted("claude-opus-5-5", "anthropic", digest="d")))
+    projection.take(Event(1, 0, 0, "", ModelReplied((), call=0, model="claude-opus-5-5", beside=(UsageBeside(Usage(1_000_000)),))))
+    assert PriceBook().usd(projection.value().spendings) == 4.0
+
+
+SAID = (Text("hi", "assistant"),)
+BESIDE = UsageBeside(Usage(5_000, output=3))
+
+
+@pytest.mark.parametrize(
+    ("reply", "unmeasured"),
+    [
+        (ModelReplied(SAID, call=0, usage=Usage(9, output=1), beside=(BESIDE,)), 0),
+        # The words of a message without usage were not free, whatever was billed beside it.
+        (ModelReplied(SAID, call=0, beside=(BESIDE,)), 1),
+        (ModelReplied(SAID, call=0, usage=Usage(output=7), beside=(BESIDE,)), 1),
+        (ModelReplied((ToolCall("c", "read", "{}"),), call=0, beside=(BESIDE,)), 1),
+        # Nor is what was billed beside it and does not say how much that is.
+        (ModelReplied(SAID, call=0, usage=Usage(9, output=1), beside=(BESIDE, UsageBeside(Usage(), "claude-opus-5-5"))), 1),
+        (ModelReplied((), call=0, beside=(UsageBeside(Usage()),)), 1),
+    ],
+)
+def test_what_a_reply_does_not_say_of_its_usage_is_unknown_whatever_stands_beside_it(reply: ModelReplied, unmeasured: int) -> None:
+    ledger = _ledger(CallStarted("claude-opus-5-5", "anthropic", digest="d"), reply)
+    assert (sum(each.unmeasured for each in ledger.spendings), PriceBook().usd(ledger.spendings) is None) == (unmeasured, bool(unmeasured))
+
+
+@pytest.mark.parametrize(
+    ("params", "is_known"),
+    [
+        (b"{}", True),
+        (b'{"service_tier":"priority"}', False),
+        (b'{"extra":{"service_tier":"flex"}}', False),
+        (b'{"extra":{"speed":"fast"}}', False),
+        (b'{"extra":{ "inference_geo" : "us"}}', False),
+        (b'{"service_tier":"default","extra":{"speed":"standard","inference_geo":"global"}}', True),
+        # The shape of an answer may have a property of that name.
+        (b'{"schema":{"properties":{"speed":{"type":"string"},"service_tier":{}}}}', True),
+    ],
+)
+@pytest.mark.parametrize(
+    "outcome",
+    [ModelReplied(SAID, call=0, usage=Usage(9, output=1)), Interrupted(0, SAID, usage=Usage(9, output=1)), Interrupted(0, SAID)],
+)
+def test_the_price_of_another_tier_is_unknown_also_if_the_call_was_broken_off(params: bytes, outcome: Body, *, is_known: bool) -> None:
+    started = CallStarted("claude-opus-5-5", "anthropic", digest="d", size=900, params=msgspec.Raw(params))
+    assert (PriceBook().usd(_ledger(started, outcome).spendings) is not None) == is_known

@@ -24,6 +24,7 @@ from palimpsest.core.events import (
     Recalled,
     Rewound,
     ToolReturned,
+    ToolsChanged,
     UserSaid,
     ViewEdited,
 )
@@ -33,7 +34,7 @@ from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 
 BODIES = one_of_each("1.0", 2)
 OUTCOMES = {ModelReplied, Interrupted, Failed}
-ENTERS = {UserSaid, ToolReturned, ContextStated, Recalled, ViewEdited, EditUndone, Rewound}
+ENTERS = {UserSaid, ToolReturned, ToolsChanged, ContextStated, Recalled, ViewEdited, EditUndone, Rewound}
 REFUSED = ENTERS | {CallStarted, ModelSwitched, ProfileChanged, ModeChanged, Pinned}
 
 

@@ -53,6 +53,24 @@ def test_after_an_edit_only_changed_items_are_counted_again() -> None:
     assert len(asked) == 11
 
 
+def test_a_rule_that_raises_once_leaves_sizes_that_are_right_afterwards() -> None:
+    def rule(content: Content) -> int:
+        if broken and isinstance(content, Text) and content.text == "new":
+            raise ValueError("odd")
+        return 2
+
+    broken = True
+    counter = TokenCounter(rule)
+    before = (_item(1), _item(2), _item(3))
+    after = View(items=(before[0], _item(4, "new"), _item(5)))
+    counter.total(View(items=before))
+    with pytest.raises(ValueError, match="odd"):
+        counter.total(after)
+    broken = False
+
+    assert (counter.unscaled_sizes(before), counter.total(after)) == ([2, 2, 2], 6)
+
+
 def test_items_that_left_the_view_are_forgotten() -> None:
     counter = TokenCounter(claude_size)
     items = tuple(_item(number) for number in range(100))

@@ -73,7 +73,8 @@ def test_a_view_that_does_not_fit_is_folded_before_the_request_is_sent() -> None
     provider = Scripted("done")
     assert run(session, provider).parts == (Text("done", "assistant"),)
     assert len(provider.requests) == 1
-    assert session.log.view.ids == ("1.0", "5.0.1", "7.0")
+    # Behind the line of the fold for the user.
+    assert session.log.view.ids == ("1.0", "5.0.1", "8.0")
 
 
 def test_a_request_that_the_provider_rejects_as_too_long_is_folded_and_sent_again() -> None:

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from workplace import NOTHING, answered_by, say, use, work
 
-from palimpsest.core.errors import NoModel
-from palimpsest.core.events import TURN, CallStarted, ModelReplied, NotesTaken, ToolReturned
+from palimpsest.core.errors import NoModel, PromptTooLong, ProviderError
+from palimpsest.core.events import TURN, CallStarted, Failed, ModelReplied, NotesTaken, ToolReturned
 from palimpsest.core.items import Item, Text, ToolCall
 from palimpsest.core.policy import Answer, Ask, Plan, Proposal, Want, ask
 from palimpsest.core.ports import Provider
@@ -70,6 +70,34 @@ def test_without_a_model_nothing_is_recorded_and_the_plan_gets_the_error() -> No
     with pytest.raises(NoModel):
         asked(session, Ask((), "Name it.", "title"))
     assert session.log.tip == 1
+
+
+@pytest.mark.states("SG-09")
+def test_a_refused_schema_is_left_out_once_and_the_user_is_told() -> None:
+    session = work(profile("none"))
+    say(session, "go")
+    provider = Scripted(ProviderError("output_config.format: Extra inputs are not permitted", status=400), "{}")
+    answered_by(session, provider)
+    asked(session, Ask((), "Choose.", "recall", schema='{"type":"object","properties":{},"required":[],"additionalProperties":false}'))
+    with_schema, without = (msgspec.json.decode(request.body) for request in provider.requests)
+    assert with_schema.pop("output_config")["format"]["type"] == "json_schema"
+    assert with_schema == without
+    failures = [event.body for event in session.log.events() if isinstance(event.body, Failed)]
+    assert [failed.what for failed in failures] == ["call", "schema"]
+    assert failures[1].message == f"{SONNET} refused a request with a schema for its reply; the same is asked without one"
+
+
+@pytest.mark.states("SG-09")
+def test_another_refusal_or_a_second_one_ends_the_plan() -> None:
+    session = work(profile("none"))
+    say(session, "go")
+    wrong = ProviderError("output_config.format: Extra inputs are not permitted", status=400)
+    for refused, schema in (((wrong, wrong), "{}"), ((wrong,), ""), ((PromptTooLong("prompt is too long", status=400),), "{}")):
+        provider = Scripted(*refused)
+        answered_by(session, provider)
+        with pytest.raises(ProviderError):
+            asked(session, Ask((), "Choose.", "recall", schema=schema))
+        assert len(provider.requests) == len(refused)
 
 
 def test_only_the_tools_that_were_granted_are_run_whatever_the_reply_calls() -> None:

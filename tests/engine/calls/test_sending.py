@@ -152,6 +152,12 @@ def test_a_reply_limit_fits_beside_the_prompt(used: int, wanted: int, limit: int
     assert with_reply_limit(Params(), small, used, wanted).max_tokens == limit
 
 
+@pytest.mark.states("PV-32")
+def test_a_side_call_leaves_room_for_the_thinking_that_a_model_does_unasked() -> None:
+    wanted = {"claude-sonnet-4-6": 200, "claude-haiku-5-5": 4_096, "claude-opus-5": 4_096, "claude-fable-5-2": 4_096}
+    assert {name: with_reply_limit(Params(), card(name), 1_000, 200).max_tokens for name in wanted} == wanted
+
+
 @pytest.mark.parametrize(
     ("model", "field", "limit"),
     [

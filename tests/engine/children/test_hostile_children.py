@@ -325,7 +325,7 @@ def test_a_sub_agent_that_cannot_be_opened_frees_its_nickname_and_one_that_compu
             try:
                 for other in (bob.agent, agent):
                     waiting = asyncio.ensure_future(other.session.environment.offload(lambda: None))
-                    assert (await asyncio.wait((waiting,), timeout=20))[0] == {waiting}
+                    assert (await asyncio.wait((waiting,), timeout=120))[0] == {waiting}
             finally:
                 ended.set()
             await computing

@@ -152,10 +152,10 @@ def test_a_child_has_the_tools_the_mode_the_model_and_the_profile_of_its_role(tm
     opened = ada[0]
     assert isinstance(opened, SessionOpened)
     assert (opened.model, opened.profile) == ("claude-haiku-4-5", "codex")
-    assert [body.names for body in ada if isinstance(body, ToolsOffered)] == [("read", "grep", "bash")]
+    assert [body.names for body in ada if isinstance(body, ToolsOffered)] == [("read", "grep", "shell", "view_image")]
     assert [body.mode for body in (*ada, *bob) if isinstance(body, ModeChanged)] == ["plan", "plan"]
     assert [(body.tool, body.by) for body in ada if isinstance(body, ToolRefused)] == [("write", "unknown tool"), ("bash", "mode plan")]
-    assert answers(ada, "write") == ["There is no tool 'write'. The tools are: bash, grep, read."]
+    assert answers(ada, "write") == ["There is no tool 'write'. The tools are: grep, read, shell, view_image."]
     assert [body for body in (*ada, *bob) if isinstance(body, ModelSwitched | ProfileChanged)] == []
     assert answers(family.bodies(session), "spawn_agent")[2:] == [
         "there is no role ../reviewer; the roles are default, explorer, worker, reviewer"

@@ -81,7 +81,7 @@ def test_the_recall_tool_has_the_shape_of_the_list() -> None:
             shapes[wire] = conversation.tool()
     function = shapes["chat"]["function"]
     schema, description = function["parameters"], function["description"]
-    assert [*schema["properties"]] == ["id", "words", "offset"]
+    assert [*schema["properties"]] == ["id", "words", "offset", "lines"]
     assert shapes == {
         "anthropic": {"name": "recall", "description": description, "input_schema": schema},
         "chat": {"type": "function", "function": {"name": "recall", "description": description, "parameters": schema}},
@@ -184,7 +184,7 @@ def test_a_policy_that_wants_a_model_gets_the_provider_and_without_one_the_fold_
         assert "All parts were read." in json.dumps(conversation.compact(messages).messages)
     with Conversation.open(model="claude-sonnet-4-5", profile="claude-code", provider=_Broken()) as conversation:
         compacted = conversation.compact(messages)
-        assert (compacted.messages, compacted.edits, compacted.reason) == (messages, (), "KeyError('no such model')")
+        assert (compacted.messages, compacted.edits, compacted.reason) == (messages, (), "KeyError: 'no such model'")
         assert asyncio.run(conversation.aprepare(messages)) is messages
     assert compact(messages, model="claude-sonnet-4-5", profile="claude-code").reason != ""
     compacted = compact(tool_loop("anthropic", 40), model="claude-sonnet-4-5", profile="claude-code")

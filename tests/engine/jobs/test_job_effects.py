@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 import pytest
-from job_stubs import ASK, PlainJob, after_turns, agent_of, job_runs, last, wanting
+from job_stubs import ASK, PlainJob, after_turns, agent_of, job_runs, last, notices, wanting
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import JobRan, Rewound, Titled, TurnEnded
@@ -87,7 +87,7 @@ def test_a_job_may_be_done_with_earlier_events_only_and_tell_the_user_why() -> N
         async with agent_of("ok", jobs=(PlainJob(plan),)) as agent:
             await agent.ask("go")
             await agent.jobs.wait()
-            return agent.jobs.notices, agent.session.log.jobs.of("probe").cursor
+            return notices(agent.session.log), agent.session.log.jobs.of("probe").cursor
 
     assert asyncio.run(run()) == (["the job probe: 2 events are skipped"], 2)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from job_stubs import ASK, MODEL, PlainJob, after_turns, agent_of, job_runs, last, wanting
+from job_stubs import ASK, MODEL, PlainJob, after_turns, agent_of, job_runs, last, notices, wanting
 
 from palimpsest.core.errors import BadInput, ProviderError
 from palimpsest.core.events import CallStarted, Interrupted, JobRan, ModelReplied, Titled, TurnEnded, Usage, UserSaid
@@ -111,7 +111,7 @@ def test_after_each_failure_in_a_row_a_job_pauses_twice_as_long_and_the_user_get
                 await agent.ask("go")
                 await agent.jobs.wait()
                 runs.append(len(job.situations))
-            return runs, agent.jobs.notices
+            return runs, notices(agent.session.log)
 
     assert asyncio.run(run()) == ([1, 1, 2, 2, 3, 4], ["the job probe failed: ValueError: no"])
 

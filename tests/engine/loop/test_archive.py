@@ -60,15 +60,15 @@ def test_an_item_is_recalled_whole_by_id_with_the_edit_that_hides_it(desk: Desk)
     said = f"{desk.log.append(UserSaid((Text('fix the parser'),))).seq}.0"
     item = desk.result("c1", Text("x = 1\n  y"))
     head = f"[item {item}, result, 2023-11-14 22:13"
-    assert desk.recall(id=item) == ToolOutput(f"{head}, shown in the conversation]\nx = 1\n  y")
+    assert desk.recall(id=item) == ToolOutput(f"{head}, shown in the conversation]\nx = 1\n  y", paged=True)
     masked = desk.log.append(ViewEdited((Mask((item,), "gone"),), by="clear_dead", why="dead"))
-    assert desk.recall(id=f"`{item}`") == ToolOutput(f"{head}, hidden by edit {masked.seq} of clear_dead: dead]\nx = 1\n  y")
+    assert desk.recall(id=f"`{item}`") == ToolOutput(f"{head}, hidden by edit {masked.seq} of clear_dead: dead]\nx = 1\n  y", paged=True)
     desk.log.append(EditUndone(masked.seq))
     assert desk.recall(id=item).text.startswith(f"{head}, shown in the conversation]")
     desk.log.append(ViewEdited((Mask((item,), "gone"),), by="clear_dead"))
     desk.log.append(ViewEdited((Unmask((item,)),), by="restore"))
     folded = desk.log.append(ViewEdited((Fold(said, item, (Put("summary", Text("short")),)),), by="fold", why="full"))
-    assert desk.recall(id=item) == ToolOutput(f"{head}, hidden by edit {folded.seq} of fold: full]\nx = 1\n  y")
+    assert desk.recall(id=item) == ToolOutput(f"{head}, hidden by edit {folded.seq} of fold: full]\nx = 1\n  y", paged=True)
     assert desk.recall(id=said).text.split("\n")[1] == "fix the parser"
 
 
@@ -76,10 +76,10 @@ def test_of_a_shortened_result_the_whole_is_returned_in_pieces(desk: Desk) -> No
     whole = "ä" * PAGE_BYTES
     item = desk.result("c1", Text("ä…"), blob=desk.home.blobs.put(whole.encode()))
     first, second = desk.recall(id=item).text, desk.recall(id=item, offset=PAGE_BYTES).text
-    assert first.split("\n")[1:] == ["ä" * (PAGE_BYTES // 2), "[bytes 0 to 100,000 of 200,000; go on with offset 100000]"]
+    assert first.split("\n")[1:] == ["ä" * (PAGE_BYTES // 2), "[bytes 0 to 32,000 of 64,000; go on with offset 32000]"]
     assert second.split("\n")[1:] == ["ä" * (PAGE_BYTES // 2)]
     assert desk.recall(id=item, offset=PAGE_BYTES + 1).text.split("\n")[1] == "ä" * (PAGE_BYTES // 2)
-    assert desk.recall(id=item, offset=200_000) == ToolOutput(f"item {item} has 200,000 bytes; byte 200,000 does not exist", error=True)
+    assert desk.recall(id=item, offset=64_000) == ToolOutput(f"item {item} has 64,000 bytes; byte 64,000 does not exist", error=True)
 
 
 def test_images_of_an_item_are_returned_as_images(desk: Desk) -> None:

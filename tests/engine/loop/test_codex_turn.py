@@ -81,6 +81,8 @@ def test_cx_01_a_turn_runs_compaction_check_context_message_skill_bodies_snapsho
         "CallStarted compact",
         "ModelReplied compact",
         "ViewEdited",
+        "Noticed",
+        "Noticed",
         f"ContextStated {context}",
         "UserSaid",
         "ContextStated skill",
@@ -136,7 +138,8 @@ def test_cx_69_the_request_has_exactly_its_keys_and_the_id_of_the_session_as_cac
         **({} if profile == "codex" else {"client_metadata": client_metadata(session, turn=4, epoch=0, kind="turn")}),
     }
     assert written <= body.keys()
-    assert {tuple(tool) for tool in body["tools"]} == {("type", "name", "description", "strict", "parameters")}
+    forms = {(tool["type"], *list(tool)[1:]) for tool in body["tools"]}
+    assert forms == {("function", "name", "description", "strict", "parameters"), ("custom", "name", "description", "format")}
     first = body["input"][0]
     base = body["instructions"] if profile == "codex" else first["content"][0]["text"]
     assert base.startswith("You are a coding agent")

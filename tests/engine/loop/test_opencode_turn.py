@@ -2,14 +2,16 @@
 
 import asyncio
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from loops import bodies, calls, loop_of, tool, typed
+from msgspec.structs import replace
 
 from palimpsest.core.edits import Mask, Unmask
 from palimpsest.core.events import ModeChanged, ModelReplied, UserSaid, ViewEdited
-from palimpsest.core.items import text_of
+from palimpsest.core.items import Signature, Text, Thinking, text_of
 from palimpsest.core.ports import Sendable
 from palimpsest.core.view import shown
 from palimpsest.engine.agent import Agent
@@ -160,3 +162,32 @@ def test_oc_48_cl_44_a_skill_body_comes_by_the_tool_only_and_is_never_masked(
     # The policies did mask results of other tools.
     assert requests[-1].count("one line of a large file") <= 4 * 1_900
     assert not (root / "deployed").exists()
+
+
+@pytest.mark.states("PV-13", "PV-62")
+def test_a_frame_and_a_reminder_stay_where_they_were_sent_to_a_model_that_binds_its_thinking() -> None:
+    thought = Thinking("hm", Signature("anthropic", "claude-opus-5-5", "s"))
+
+    def thinking(reply: ModelReplied) -> ModelReplied:
+        return replace(reply, parts=(thought, *reply.parts), model="claude-opus-5-5")
+
+    plan, built = (thinking(ModelReplied((Text(said, "assistant"),))) for said in ("a plan", "built"))
+    provider = Scripted(thinking(calls(("c1", "work", "1"))), thinking(calls(("c2", "work", "2"))), plan, built)
+
+    async def run() -> None:
+        async def work(args: str) -> str:
+            if args == "1":
+                typed(agent.session, "and b?")
+            return "done"
+
+        async with Agent("claude-opus-5-5", tools=(tool("work", work),), profile="opencode", provider=provider) as agent:
+            agent.session.log.append(ModeChanged("plan"))
+            await agent.ask("think")
+            agent.session.log.append(ModeChanged("build", "plan"))
+            await agent.ask("do it")
+
+    asyncio.run(run())
+    texts = [texts_of(request.body) for request in provider.requests]
+    for earlier, later in pairwise(texts):
+        assert later[: len(earlier)] == earlier
+    assert any(FRAMED in text for text in texts[-1])

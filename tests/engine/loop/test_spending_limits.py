@@ -2,20 +2,26 @@
 
 import asyncio
 import dataclasses
+import gc
+from collections.abc import Generator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from families import Family, spawn, wait
+from families import Family, routed, spawn, wait
+from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput, ConnectionLost
-from palimpsest.core.events import JobRan, ModelReplied, ToolReturned, Usage
+from palimpsest.core.events import Failed, JobRan, ModelReplied, ToolReturned, Usage
+from palimpsest.core.events.calls import UsageBeside
 from palimpsest.core.items import Text, ToolCall, text_of
-from palimpsest.core.policy import Ask, JobLimits, JobPlan
-from palimpsest.core.situation import JobMoment, JobSituation
+from palimpsest.core.policy import Answer, Ask, JobLimits, JobPlan, Proposal, Want
+from palimpsest.core.situation import JobMoment, JobSituation, Moment, Situation
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.hooks.hook import Hook, HookResult
 from palimpsest.engine.loop.limits import Limits
+from palimpsest.engine.named_profiles import profile
 from palimpsest.providers.retrying import RetryPolicy
 from palimpsest.providers.scripted import BrokenReply, Scripted
 from palimpsest.stores.home import Home
@@ -174,3 +180,117 @@ def test_a_hook_that_lets_a_finished_turn_go_on_does_not_lift_its_limits(limits:
 def test_a_limit_that_is_no_number_above_zero_is_refused(name: str, value: Any) -> None:
     with pytest.raises(BadInput, match=f"the limit {name} must be a number above 0"):
         Limits(**{name: value})
+
+
+@pytest.mark.parametrize("limits", [Limits(usd=5), Limits(tokens=1_500_000)])
+def test_a_call_that_breaks_and_is_paid_each_time_is_sent_again_only_as_long_as_the_limit_allows(limits: Limits) -> None:
+    broken = BrokenReply(ModelReplied((Text("I begin, and then", "assistant"),), usage=Usage(input=1_000_000, output=9)), after=1)
+    provider = Scripted(*[broken] * 9, "never")
+
+    async def sleep(_: float) -> None:
+        return
+
+    async def run() -> str:
+        async with Agent("claude-sonnet-4-5", provider=provider, limits=limits) as agent:
+            agent.session.environment = dataclasses.replace(agent.session.environment, sleep=sleep)
+            return (await agent.ask("go")).stop
+
+    assert (asyncio.run(run()), len(provider.requests)) == ("max_usd" if limits.usd else "max_total_tokens", 2)
+
+
+class Summarising:
+    """A policy that asks a model before each call, three times at most, and hides nothing."""
+
+    name = "summarising"
+    moments: frozenset[Moment] = frozenset({"before_call"})
+    shrinks = False
+
+    def plan(self, situation: Situation) -> Generator[Want, Answer, Proposal]:
+        for _ in range(3):
+            yield Ask((), "say a word", "summary")
+        return Proposal()
+
+
+def test_what_policies_ask_a_model_leaves_no_call_to_a_turn_that_has_reached_its_limit() -> None:
+    provider = Scripted(*[ModelReplied((Text("word", "assistant"),), usage=Usage(input=1_000_000, output=9))] * 9)
+
+    async def run() -> tuple[str, dict[str, int]]:
+        limited = dataclasses.replace(profile("palimpsest"), policies=(Summarising(),))
+        async with Agent("claude-sonnet-4-5", provider=provider, profile=limited, limits=Limits(usd=5)) as agent:
+            stop = (await agent.ask("go")).stop
+            failed = [event.body for event in agent.session.log.events() if isinstance(event.body, Failed)]
+            assert failed == []
+            return stop, {each.purpose: each.calls for each in agent.session.log.ledger.spendings}
+
+    assert asyncio.run(run()) == ("max_usd", {"summary": 2})
+
+
+@pytest.mark.parametrize("usage", [Usage(input=-10_000_000, output=10), Usage(input=10_000, output=-10_000_000)])
+def test_a_usage_below_zero_is_no_measurement_and_gives_nothing_back(usage: Usage) -> None:
+    assert stop_of(looping("", usage), Limits(usd=5)) == ("price_unknown", 1)
+    assert stop_of(looping("", usage, calls=200), Limits(tokens=1_000))[0] == "max_total_tokens"
+
+
+def test_what_a_call_that_was_broken_off_has_read_from_the_cache_is_estimated_at_the_price_of_the_cache() -> None:
+    first = ModelReplied((Text("yes", "assistant"),), usage=Usage(cache_write=3_000, output=9))
+    broken = BrokenReply(ModelReplied((Text("I begin, and then", "assistant"),), usage=Usage(reasoning=1)), after=1)
+
+    async def run(*replies: ModelReplied | BrokenReply) -> Usage:
+        async with Agent("claude-sonnet-4-5", provider=Scripted(*replies)) as agent:
+            for prompt in ("Look at the parser again. " * 500, "And the lexer.")[2 - len(replies) :]:
+                before = agent.session.log.ledger
+                with suppress(ConnectionLost):
+                    await agent.ask(prompt)
+            (spending,) = agent.session.log.ledger.since(before)
+            return spending.usage
+
+    usage = asyncio.run(run(first, broken))
+    assert usage.cache_read == 3_000
+    assert 0 < usage.input < 1_500
+    # Nothing is cached before the first call.
+    assert asyncio.run(run(broken)).cache_read == 0
+
+
+@pytest.mark.parametrize("named", ["", "claude-sonnet-4-5", "claude-sonnet-4-5-20250929", "claude-haiku-4-5", "whatever-9"])
+def test_the_prices_that_the_user_wrote_for_a_model_hold_whatever_name_the_reply_gives_it(named: str) -> None:
+    (mine,) = parse_cards('[cards.mine]\nlike = "claude-sonnet-4-5"\nprices = {input = 100, output = 500}')
+
+    async def run() -> float | None:
+        async with Agent(
+            mine, provider=looping(named, Usage(input=1_000_000, output=10), calls=1), tools=[nothing], limits=Limits(usd=50)
+        ) as agent:
+            assert (await agent.ask("go")).stop == "max_usd"
+            return agent.cost_usd()
+
+    assert asyncio.run(run()) == pytest.approx(100.005)
+
+
+def test_a_sub_agent_sends_nothing_again_that_the_limit_of_its_parent_does_not_allow(tmp_path: Path) -> None:
+    # Three dollars each.
+    asked = ModelReplied((spawn("Ada"),), usage=Usage(input=1_000_000, output=9))
+    broken = BrokenReply(ModelReplied((Text("I begin", "assistant"),), usage=Usage(input=1_000_000, output=9)), after=1)
+
+    async def sleep(seconds: float) -> None:
+        # Retries come at once; the wait for the sub-agent is one that its end cuts short.
+        if seconds >= 600:
+            await asyncio.Event().wait()
+
+    async def run() -> tuple[str, int]:
+        ada, root = Scripted(*[broken] * 9), Scripted(asked, ModelReplied((replace(wait("Ada"), call_id="c2"),)), "never")
+        async with Family(tmp_path).root(routed(root, {"Ada": ada}), limits=Limits(usd=5)) as agent:
+            agent.session.environment = dataclasses.replace(agent.session.environment, sleep=sleep)
+            answer, tasks = await agent.ask("go"), (each for each in gc.get_objects() if isinstance(each, asyncio.Task))
+            # Nobody follows the turn of the sub-agent when it fails; asyncio prints a failure that nobody has looked at in the end.
+            assert [each for each in tasks if each.get_loop() is asyncio.get_running_loop() and each._log_traceback] == []
+            return answer.stop, len(ada.requests)
+
+    assert asyncio.run(run()) == ("max_usd", 1)
+
+
+@pytest.mark.parametrize("usage", [Usage(input=-10_000_000, output=10), Usage()])
+def test_what_was_billed_beside_a_message_in_an_unknown_amount_is_not_free(usage: Usage) -> None:
+    replies = [
+        ModelReplied((ToolCall(f"c{number}", "nothing", "{}"),), usage=Usage(100, output=1), beside=(UsageBeside(usage),))
+        for number in range(4)
+    ]
+    assert stop_of(Scripted(*replies, "done"), Limits(usd=5)) == ("price_unknown", 1)

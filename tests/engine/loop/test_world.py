@@ -238,13 +238,16 @@ def test_oc_35_a_page_is_fetched_once_within_its_limit_and_failures_add_nothing(
         assert here.observing(here.state).fetch(f"{address}/missing", 1_000) is None
         assert asked == [("/moved", host), ("/page", host), ("/page", host), ("/missing", host)]
         assert [file.text for file in configured_files(here, (f"{address}/moved", f"{address}/missing"))] == ["rules über alles"]
+        assert here.observing(here.state).unfetched == {f"{address}/missing": "the server answered 404"}
 
 
 def test_oc_35_a_dead_page_costs_at_most_its_time(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         here = world(tmp_path, private_pages=True, fetch_seconds=0.2)
 
-        assert here.fetch(f"http://127.0.0.1:{silent.getsockname()[1]}/x", 10) is None
+        page = f"http://127.0.0.1:{silent.getsockname()[1]}/x"
+        assert here.fetch(page, 10) is None
+        assert here.unfetched == {page: "it took more than 0.2 seconds"}
     assert FETCH_SECONDS == 5.0
     assert {field.name: field.default for field in fields(LocalWorld)}["fetch_seconds"] == FETCH_SECONDS
 

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.machine
 SEQUENCES = 200
 IN_ONE_TEST = 20
 # Sequences of every run of the tests; the others belong to `pytest -m long`.
-AT_ONCE = 40
+AT_ONCE = 20
 
 
 @pytest.fixture

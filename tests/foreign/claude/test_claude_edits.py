@@ -1,15 +1,19 @@
 from pathlib import Path
 
+import pytest
+from claude_lines import lines_of
 from claude_session import boundary, call, chained, prompt, readable, reply, result, summary, text, written
 from corpus import golden
 from readings import Home, shown
 
+from palimpsest.apps.cli.look.edits import audited_edits
 from palimpsest.core.edits import Fold, Keep, Mask, Put
 from palimpsest.core.events import Rewound, ViewEdited
 from palimpsest.core.items import Text, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.foreign.claude.format import ClaudeFormat
 from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.wire.models.cards import card
 
 CLAUDE = ClaudeFormat()
 HEADLESS = "69901b92-81d1-436f-9093-e5364257259e"
@@ -199,3 +203,27 @@ def test_a_fork_that_begins_with_a_boundary_begins_with_the_summary() -> None:
     (path,) = golden("claude/2.1.19/projects/*/2e03c507*.jsonl")
     log = log_of(path)
     assert texts(log, log.tip)[0].endswith("SYNTH-SUMMARY-TWO")
+
+
+@pytest.mark.states("PV-47")
+def test_a_compaction_block_of_the_provider_hides_what_came_before_it(tmp_path: Path) -> None:
+    block = {"type": "compaction", "content": "They chose /srv/a.py.", "signature": "s"}
+    path = written(
+        tmp_path,
+        prompt("u1", None, "first, in /srv/a.py and /srv/b.py"),
+        reply("a1", "u1", "m1", call("c1", command="make all")),
+        result("r1", "a1", "c1", "made"),
+        reply("a2", "r1", "m2", block, text("go on?")),
+        prompt("u2", "a2", "second"),
+    )
+    home, session = read(path)
+    log = Log.open(home.store, session, FixedClock())
+    assert lines_of(log, home.blobs) == readable(path)
+    ((_seq, body),) = edits(log)
+    assert texts(log, log.tip) == ["They chose /srv/a.py.", "go on?", "second"]
+    audited = next(audited_edits(log, lambda _: 0, card("claude-sonnet-4-6")))
+    assert (audited.body.by, body.why) == ("anthropic", "the provider compacted by itself")
+    assert (audited.loss.paths, audited.loss.commands, audited.loss.user_messages) == (("/srv/b.py",), ("make all",), 1)
+    # A failed compaction stands for nothing.
+    failed = written(tmp_path / "2", prompt("u1", None, "first"), reply("a1", "u1", "m1", {**block, "content": None}, text("one")))
+    assert edits(log_of(failed)) == []

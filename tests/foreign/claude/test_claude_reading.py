@@ -25,6 +25,7 @@ from palimpsest.core.events import (
     Usage,
     UserSaid,
 )
+from palimpsest.core.events.calls import UsageBeside
 from palimpsest.core.items import Document, Image, Opaque, Signature, Text, Thinking, ToolCall, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.foreign.claude.format import ClaudeFormat
@@ -353,3 +354,11 @@ def test_a_version_that_is_no_number_stops_no_reading(tmp_path: Path, version: s
     home, session = read(path)
 
     assert said(home.bodies(session)) == ["hello", "again"]
+
+
+def test_a_reply_whose_bill_is_beside_its_message_alone_is_not_free(tmp_path: Path) -> None:
+    line = reply("a1", "u1", "m1", text("a summary"))
+    step = {"type": "compaction", "input_tokens": 9_000, "output_tokens": 90}
+    line["message"]["usage"] = {"input_tokens": 0, "output_tokens": 0, "iterations": [step]}
+    found = [body for body in bodies(written(tmp_path, prompt("u1", None, "look"), line)) if isinstance(body, ModelReplied)]
+    assert [(body.usage, body.beside) for body in found] == [(Usage(), (UsageBeside(Usage(9_000, output=90)),))]

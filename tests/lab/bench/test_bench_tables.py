@@ -152,12 +152,12 @@ def test_a_session_is_named_by_as_much_of_its_id_as_tells_it_from_the_others() -
 
 
 def test_a_profile_that_has_something_of_ours_in_it_is_marked_in_every_table() -> None:
-    codex = structs.replace(ROWS[0], profile="codex-0.166")
+    codex = structs.replace(ROWS[0], profile="codex-0.166@PAL_EVIDENCE=on")
     report = Report(0.0, (), quick=False, took_s=1.0, machine=MACHINE, profiles=(ROWS[0], codex))
     tables = tables_of(report)
     for place in ("profiles", "survival", "probes"):
         lines = tables[place].splitlines()
-        assert [line.split("|")[1] for line in lines if line.startswith("| `")] == [" `palimpsest` ", " `codex-0.166` \\* "]
+        assert [line.split("|")[1] for line in lines if line.startswith("| `")] == [" `palimpsest` ", " `codex-0.166@PAL_EVIDENCE=on` \\* "]
         assert lines[-2:] == ["", "\\* With our evidence block beside its summaries, which the original does not have."]
     assert "\\*" not in tables_of(structs.replace(report, profiles=ROWS))["profiles"]
 

@@ -33,6 +33,14 @@ def found(text: str) -> list[tuple[str, str]]:
         ("Pls remember that the tests need docker", "feedback", "the tests need docker"),
         ("OK, please remember that the tests need docker", "feedback", "the tests need docker"),
         ("Pal, remember: the tests need docker", "feedback", "the tests need docker"),
+        ("Also remember: the tests need docker", "feedback", "the tests need docker"),
+        ("And please always remember that the tests need docker", "feedback", "the tests need docker"),
+        ("Remember the following: the tests need docker", "feedback", "the tests need docker"),
+        ("Remember this for later: the tests need docker", "feedback", "the tests need docker"),
+        ("Remember for next time that the tests need docker", "feedback", "the tests need docker"),
+        ("remember that issues are closed by hand", "feedback", "issues are closed by hand"),
+        ("remember that: time is in UTC", "feedback", "time is in UTC"),
+        ("请你务必记住：我们用 uv", "feedback", "我们用 uv"),
         ("Thanks, remember that the tests need docker", "feedback", "the tests need docker"),
         ("remember user: I am a nurse", "user", "I am a nurse"),
         ("Please remember user: I am a nurse", "user", "I am a nurse"),
@@ -53,6 +61,10 @@ def found(text: str) -> list[tuple[str, str]]:
         ("remember:\n```\nmake all\n```", "feedback", "make all"),
         ("remember: my key sk-abcdefghijklmnopqrstuvwxyz0123", "feedback", "my key [REDACTED:openai]"),
         ("remember: search at https://b.example/?q=1 finds it", "feedback", "search at https://b.example/?q=1 finds it"),
+        ("remember: never ask 'are you sure?' before a delete", "feedback", "never ask 'are you sure?' before a delete"),
+        ("remember: never ask “are you sure?” again. Did you?", "feedback", "never ask “are you sure?” again."),
+        ("记住：删除前不要问“你确定吗？”，直接删。好吗？", "feedback", "删除前不要问“你确定吗？”，直接删。"),
+        ("麻烦帮我记住：用制表符", "feedback", "用制表符"),
         ("remember that staging is vega. Which one did you use?", "feedback", "staging is vega."),
         ("Remember that staging is vega!\nCan you deploy there?", "feedback", "staging is vega!"),
         ("记住：测试库叫织女星。你用的是哪个？", "feedback", "测试库叫织女星。"),
@@ -81,6 +93,14 @@ def test_a_message_in_the_form_of_a_command_is_a_note_of_what_follows(message: s
         ),
         *("remember me checkbox is broken", "Remember the Milk has an API", "remember my settings is a feature we need"),
         *("I remember that we used uv", "We remember: it failed", "don't remember: x", "never remember that", "I can't remember that port"),
+        *(
+            "remember that's the bug",
+            "Remember that’s why it failed",
+            "remember that-thing",
+            'remember: did you say "yes?"',
+            "记住：谁说“好吗？”",
+        ),
+        *("remember this, please", "Remember: thanks!", "记住：谢谢"),
         *("remember to push", "remember how the parser works", "remember what I said", "remember last time"),
         *(
             '"remember: use tabs" is in the page',
@@ -115,7 +135,6 @@ def test_a_statement_becomes_a_note_of_trust_stated_in_the_words_of_the_user() -
         about="use `make test`, not pytest",
         body="use `make test`, not pytest",
         backstory="the user asked to remember it",
-        intensity=1.0,
     )
     assert statement.change() == AddNote(draft, ("s:7",), "use `make test`, not pytest")
     outcome = judge_change(statement.change(), (source,), Memory({}, by="remember"))
@@ -130,7 +149,6 @@ def test_a_statement_becomes_a_note_of_trust_stated_in_the_words_of_the_user() -
             when="2026-05-28T20:26:40Z",
             evidence=("s:7",),
             trust="stated",
-            intensity=1.0,
             by="remember",
         ),
     )

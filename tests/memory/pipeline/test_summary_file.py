@@ -55,6 +55,41 @@ def test_the_summary_has_four_sections_newest_first_with_names_as_pointers() -> 
     assert check_summary(TEXT, GIVEN.targets()) == ""
 
 
+def test_a_correction_stands_before_the_older_note_however_often_that_was_used() -> None:
+    host = replace(
+        TESTS, name="project_host", about="the staging host is orion", body="the staging host is orion\n", trust="stated", uses=9
+    )
+    corrected = replace(
+        host, name="project_new", about="the staging host is vega", body="the staging host is vega\n", uses=0, when=PORT.when
+    )
+    reply = replace(host, name="feedback_reply", kind="feedback", about="replies in German, please", body="replies in German, please\n")
+    other = replace(
+        reply, name="feedback_new", about="replies in English, please", body="replies in English, please\n", uses=0, when=PORT.when
+    )
+    given = SummaryInput((host, corrected, reply, other))
+    text = structural_summary(given)
+    assert (
+        text
+        == """v1
+
+## User profile
+
+## Preferences
+- replies in English, please [feedback_new](notes/feedback_new.md)
+- replies in German, please [feedback_reply](notes/feedback_reply.md) · older than [feedback_new], which holds where they contradict
+
+## General tips
+- the staging host is vega [project_new](notes/project_new.md)
+- the staging host is orion [project_host](notes/project_host.md) · older than [project_new], which holds where they contradict
+
+## What is in memory
+"""
+    )
+    assert check_summary(text, given.targets()) == ""
+    material = summary_material(given)
+    assert 0 <= material.index("[project_new](") < material.index("[project_host](")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "wrong"),
     [

@@ -8,7 +8,8 @@ from palimpsest.core.errors import CannotFold, PalimpsestError
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Text
 from palimpsest.core.policy import Answer, Ask, Want, run_steps
-from palimpsest.memory.showing.pick import TopicFile, claude_manifest, pick_notes
+from palimpsest.memory.showing.pick import claude_manifest, pick_notes
+from palimpsest.memory.topic_files import TopicFile
 
 CHANGED = 1_775_373_631_000
 

@@ -1,9 +1,12 @@
 """Notes that contradict each other."""
 
+import pytest
 from msgspec.structs import replace
 
 from palimpsest.memory.note import Note
-from palimpsest.memory.weighing.conflicts import Contested, Settled, chain_of, conflicts, supersede
+from palimpsest.memory.recall.terms import query_terms
+from palimpsest.memory.weighing.conflicts import NEAR_CONFLICT, Contested, Settled, chain_of, conflicts, supersede
+from palimpsest.memory.weighing.duplicates import near_duplicates
 
 NOTE = Note(
     name="user_a",
@@ -20,6 +23,10 @@ NOTE = Note(
 
 def words(text: str) -> frozenset[str]:
     return frozenset(text.lower().split())
+
+
+def stems(text: str) -> frozenset[str]:
+    return frozenset(query_terms(text))
 
 
 LATER = replace(NOTE, name="user_b", body="95 kg", when="2026-05-02T00:00:00Z")
@@ -64,6 +71,37 @@ def test_notes_that_say_nearly_the_same_with_other_numbers_conflict() -> None:
     other = replace(LATER, attribute="", about="rent", body="the rent of the office is 1,300 euro")
     assert conflicts([one, other], words) == (Settled(other, one, "newer"),)
     assert conflicts([one, replace(other, body="the rent of the office is 1,200 euro net")], words) == ()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("the staging port of the billing service on host ulm is 8080", "the staging port of the payment service on host ulm is 8081"),
+        ("the address of host1 in the rack is 10.0.0.1", "the address of host2 in the rack is 10.0.0.2"),
+        ("tests on node 18 listen on port 3000", "tests on node 20 listen on port 3001"),
+        ("run the unit tests with pytest -n 2", "run the slow tests with pytest -n 4"),
+        ("测试环境里计费服务的端口号是 8080", "测试环境里支付服务的端口号是 8081"),
+    ],
+)
+def test_statements_of_one_pattern_about_two_things_do_not_conflict(first: str, second: str) -> None:
+    one, other = (replace(note, attribute="", about="a", body=body) for note, body in ((NOTE, first), (LATER, second)))
+    assert near_duplicates([one, other], stems, NEAR_CONFLICT)[one.name] == {other.name}
+    assert conflicts([one, other], stems) == ()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("the staging port of the billing service is 8080", "the staging port of the billing service is 8081 now, not 8080"),
+        ("the release goes out on 2026-05-04", "the release goes out on 2026-06-11"),
+        ("the address of the proxy in the rack is 10.0.0.1", "the address of the proxy in the rack is 10.0.0.2"),
+        ("deploys go out at noon", "deploys go out at 12:30"),
+        ("计费服务的端口号是 8080", "计费服务的端口号是 8081"),
+    ],
+)
+def test_another_number_of_one_thing_replaces_the_older(first: str, second: str) -> None:
+    one, other = (replace(note, attribute="", about="a", body=body) for note, body in ((NOTE, first), (LATER, second)))
+    assert conflicts([one, other], stems) == (Settled(other, one, "newer"),)
 
 
 def test_me_07_a_chain_of_three_corrections_can_be_told_in_order() -> None:

@@ -53,16 +53,25 @@ def test_me_31_of_three_near_duplicates_the_newest_stands_for_the_others_names_t
     group = [note(f"project_{at}", text, evidence=(f"s:{at}",), when=days[at]) for at, text in enumerate(texts)]
     alone = note("project_z", "the office is in Ulm")
     near = near_duplicates([*group, alone], words)
-    (found,) = clusters([*group, alone], near)
+    (found,) = clusters([*group, alone], near, words)
     assert found == Cluster(group[1], (group[0], group[2]))
     standing = found.standing_for_all()
     assert (standing.level, standing.stands_for, standing.evidence) == ("representative", ("project_0", "project_2"), ("s:1", "s:0", "s:2"))
-    assert clusters(group[:2], near_duplicates(group[:2], words)) == ()
+    assert clusters(group[:2], near_duplicates(group[:2], words), words) == ()
 
 
 def test_me_27_a_pinned_note_is_in_no_cluster() -> None:
     group = [note(f"project_{place}", "deploys go out on friday", pinned=place == 0) for place in range(3)]
-    assert clusters(group, near_duplicates(group, words)) == ()
+    assert clusters(group, near_duplicates(group, words), words) == ()
+
+
+def test_statements_of_one_pattern_about_different_things_have_none_that_stands_for_all() -> None:
+    names = (("billing", "ann"), ("search", "bob"), ("login", "cid"), ("mail", "dan"))
+    pattern = "the owner of the {} module in the repository of the platform team is {}, ask before a merge"
+    group = [note(f"project_{place}", pattern.format(*each)) for place, each in enumerate(names)]
+    near = near_duplicates(group, words)
+    assert {len(others) for others in near.values()} == {3}
+    assert clusters(group, near, words) == ()
 
 
 def test_all_pairs_with_enough_overlap_are_found() -> None:

@@ -47,7 +47,7 @@ def test_pa_04_the_worked_example_clears_at_the_twentieth_call_and_not_before() 
     assert [ClearDead().plan(worked(calls)) for calls in (1, 2, 18, 19)] == [(), (), (), ()]
     proposal = proposal_of(ClearDead().plan(worked(20)))
     assert proposal.edits == (Mask(("3.0",), STUB),)
-    assert proposal.why == "1 dead results, 30000 tokens, paid 60000 in rent against a price of 29200"
+    assert proposal.why == "1 dead result, 30000 tokens, paid 60000 in rent against a price of 29200"
 
 
 def dead(*rows: tuple[int, int, int]) -> list[DeadResult]:

@@ -4,7 +4,6 @@ import json
 
 import pytest
 from claude_work import MEASURED, SONNET, claude, edits
-from msgspec.structs import replace
 from workplace import START, offline, reply, say, use
 
 from palimpsest.core.edits import Mask
@@ -19,7 +18,7 @@ from palimpsest.wire.models.cards import ModelCard
 
 CLEARED = "[Old tool result content cleared]"
 MINUTE = 60_000
-EDITING = replace(SONNET, cache_edits=True)
+CACHED = {"cached_microcompact": "on"}
 
 
 def away(
@@ -29,13 +28,14 @@ def away(
     used: int = 60_000,
     results: int = 9,
     size: int = 1_000,
+    cached: bool = False,
     model: ModelCard = SONNET,
     child: bool = False,
 ) -> Session:
     """Some results, a last reply, and then idle time."""
     clock = FixedClock(START)
     opened = SessionOpened("s", opener=EventRef("parent", 3) if child else None)
-    session = claude(name, model=model, clock=clock, opened=opened)
+    session = claude(name, CACHED if cached else None, model=model, clock=clock, opened=opened)
     say(session, "go")
     for number in range(results):
         use(session, f"c{number}", "Bash", json.dumps({"command": f"make {number}"}), f"{number}" + "x" * (4 * size - 1))
@@ -67,14 +67,14 @@ def test_cc_26_at_59_minutes_without_an_assistant_message_or_in_a_sub_agent_the_
 
 
 def test_cc_26_when_it_acts_the_cached_kind_does_not() -> None:
-    session = away(61, used=140_000, results=9, size=12_000, model=EDITING)
+    session = away(61, used=140_000, results=9, size=12_000, cached=True)
     offline(session, run_policies(session, "before_call"))
     assert [(edit.by, len(edit.edits)) for edit in edits(session)] == [("clear_idle", 1)]
-    session = away(1, used=140_000, results=9, size=12_000, model=EDITING)
+    session = away(1, used=140_000, results=9, size=12_000, cached=True)
     offline(session, run_policies(session, "before_call"))
     assert [edit.by for edit in edits(session)] == ["clear_cached"]
     # Where the idle mask has nothing to do the cached kind may.
-    session = away(61, used=140_000, results=5, size=25_000, model=EDITING)
+    session = away(61, used=140_000, results=5, size=25_000, cached=True)
     offline(session, run_policies(session, "before_call"))
     assert [edit.by for edit in edits(session)] == ["clear_cached"]
 
@@ -95,13 +95,16 @@ def messages(session: Session) -> bytes:
 
 
 def dropped(session: Session) -> list[str]:
+    """The tool uses whose results the provider is asked to clear."""
     body = json.loads(encode(session.log.view, session.card, (), session.params).body)
-    ids: list[str] = [name for edit in body.get("context_management", {"edits": []})["edits"] for name in edit["tool_use_ids"]]
-    return ids
+    uses: list[str] = [
+        block["tool_use_id"] for message in body["messages"] for block in message["content"] if block["type"] == "tool_result"
+    ]
+    return [name for edit in body.get("context_management", {"edits": []})["edits"] for name in uses[: -edit["keep"]["value"]]]
 
 
 def test_cc_27_the_cached_kind_leaves_the_encoded_messages_byte_equal_and_repeats_all_earlier_edits_in_every_later_request() -> None:
-    session = away(1, used=140_000, results=9, size=10_000, model=EDITING)
+    session = away(1, used=140_000, results=9, size=10_000, cached=True)
     before = messages(session)
     offline(session, run_policies(session, "before_call"))
     (edit,) = edits(session)
@@ -120,7 +123,7 @@ def test_cc_27_the_cached_kind_leaves_the_encoded_messages_byte_equal_and_repeat
 
 
 def test_cc_27_after_a_fold_edits_that_name_folded_results_are_forgotten_and_a_card_without_cache_editing_gets_the_token_kind() -> None:
-    session = away(1, used=140_000, results=9, size=10_000, model=EDITING)
+    session = away(1, used=140_000, results=9, size=10_000, cached=True)
     offline(session, run_policies(session, "before_call"))
     offline(session, run_policies(session, "asked"))
     assert set(dropped(session)) <= {item.content.call_id for item in session.log.view.items if isinstance(item.content, ToolCall)}
@@ -132,7 +135,7 @@ def test_cc_27_after_a_fold_edits_that_name_folded_results_are_forgotten_and_a_c
 
 @pytest.mark.parametrize("minutes", [1, 30 * 60])
 def test_cc_28_v_no_result_is_ever_masked_neither_by_size_nor_after_30_hours(minutes: int) -> None:
-    for model in (SONNET, EDITING):
-        session = away(minutes, MEASURED, used=160_000, results=14, size=5_000, model=model)
+    for cached in (False, True):
+        session = away(minutes, MEASURED, used=160_000, results=14, size=5_000, cached=cached)
         assert offline(session, run_policies(session, "before_call")).events == ()
         assert masked(session) == []

@@ -13,6 +13,7 @@ from claude_work import SONNET, claude, edits, texts
 from readings import Home
 from workplace import START, offline, reply, say, use
 
+from palimpsest.audit.tools.working_state import known_paths, must_read_again
 from palimpsest.core.edits import Mask
 from palimpsest.core.errors import StoreError
 from palimpsest.core.events import Recalled, Usage, ViewEdited
@@ -22,7 +23,6 @@ from palimpsest.engine.policies import run_policies
 from palimpsest.engine.session import Session
 from palimpsest.foreign.claude.format import ClaudeFormat
 from palimpsest.policies.clear.results import ClearResults
-from palimpsest.policies.restore import known_paths, must_read_again
 from palimpsest.profiles.named import profile
 from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs

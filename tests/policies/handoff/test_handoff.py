@@ -138,9 +138,7 @@ def test_cx_37_earlier_summaries_are_never_kept_and_real_messages_survive_three_
 
 
 def fold(session: Session) -> Fold:
-    body = session.log.event(session.log.tip).body
-    assert isinstance(body, ViewEdited)
-    (edit,) = body.edits
+    (edit,) = [event.body for event in session.log.events() if isinstance(event.body, ViewEdited)][-1].edits
     assert isinstance(edit, Fold)
     return edit
 
@@ -188,23 +186,15 @@ def test_cx_38_the_prompt_may_come_from_the_settings_and_names_what_the_user_wan
 
 def test_cx_39_overflow_while_compacting_drops_the_oldest_with_its_counterpart_and_tries_again() -> None:
     session = worked(turns=10)
-    provider = Scripted(PromptTooLong("too long"), "the summary")
+    provider = Scripted(*[PromptTooLong("too long")] * 4, "the summary")
     ran = online(session, run_policies(session, "turn_starts"), provider)
-    before, after = sent(provider, 0)["input"], sent(provider, 1)["input"]
+    before, after = sent(provider, 0)["input"], sent(provider, 4)["input"]
     assert before[-len(after) :] == after
     calls = [item["call_id"] for item in after if item["type"] == "function_call"]
     outputs = [item["call_id"] for item in after if item["type"] == "function_call_output"]
-    assert calls == outputs == ["c2", "c3", "c4", "c5", "c6", "c7", "c8", "c9"]
+    assert calls == outputs == [f"c{number}" for number in range(1, 10)]
     assert shows(session) == [*(f"ask {number}" for number in range(10)), "the summary"]
-    assert "the 12 oldest items did not fit the request for the summary, which does not cover them" in ran.notices
-
-
-def test_cx_39_at_most_five_requests_are_made_with_ever_less() -> None:
-    session = worked(turns=40)
-    provider = Scripted(*(PromptTooLong("too long") for _ in range(9)))
-    online(session, run_policies(session, "turn_starts"), provider)
-    calls = [sum(item["type"] == "function_call" for item in sent(provider, number)["input"]) for number in range(5)]
-    assert (len(provider.requests), calls) == (5, [40, 32, 16, 8, 4])
+    assert any("oldest items did not fit the request for the summary, which does not cover them" in line for line in ran.notices)
 
 
 def test_cx_41_a_trailing_model_switch_is_hidden_from_the_summariser_and_stands_behind_the_summary() -> None:
@@ -243,29 +233,19 @@ def test_the_summary_is_the_last_message_of_the_reply() -> None:
     assert last_message(ModelReplied(())) == ""
 
 
-def test_cx_44_what_the_log_proves_stands_beside_the_summary_whatever_the_model_wrote() -> None:
-    session = codex_session()
-    say(session, "fix the parser")
-    use(session, "c1", "read_file", '{"path":"src/parser.py"}', "x" * 2_000)
-    use(session, "c2", "apply_patch", "*** Begin Patch\n*** Update File: src/parser.py\n@@\n-a\n+b\n*** End Patch", "ok")
-    use(session, "c3", "shell", '{"command":["pytest","-q"]}', "1 failed", exit_code=1)
-    reply(session, Text("done", "assistant"), usage=FULL)
-    online(session, run_policies(session, "turn_starts"), Scripted("all is well"))
-    summary = text_of(session.log.view.items[-1].content)
-    assert summary.startswith(f"{PREFIX}\nall is well\n\nBeside the summary, from the log and not from a model:\n")
-    assert "src/parser.py" in summary
-    assert "- [1] pytest -q" in summary
-    assert shows(session) == ["fix the parser", "all is well"]
-
-
-def test_cx_44_messages_that_do_not_fit_any_more_are_named_with_their_opening_words() -> None:
-    session = codex_session()
-    for number, letter in enumerate("abcd"):
-        turn(session, f"{letter} opens " + letter * 39_000, number)
-    reply(session, Text("done", "assistant"), usage=FULL)
-    online(session, run_policies(session, "turn_starts"), Scripted("all is well"))
-    summary = text_of(session.log.view.items[-1].content)
-    assert [f"{letter} opens" in summary for letter in "abcd"] == [True, True, False, False]
+def test_cx_44_what_the_log_proves_stands_behind_the_summary_if_the_user_wants_it() -> None:
+    for name in BOTH:
+        session = codex_session(name, settings={"PAL_EVIDENCE": "on"})
+        say(session, "fix the parser")
+        use(session, "c1", "read_file", '{"path":"src/parser.py"}', "x" * 2_000)
+        use(session, "c2", "apply_patch", "*** Begin Patch\n*** Update File: src/parser.py\n@@\n-a\n+b\n*** End Patch", "ok")
+        use(session, "c3", "shell", '{"command":["pytest","-q"]}', "1 failed", exit_code=1)
+        reply(session, Text("done", "assistant"), usage=FULL)
+        online(session, run_policies(session, "turn_starts"), Scripted("all is well"))
+        summary, proved = (text_of(item.content) for item in session.log.view.items[-2:])
+        assert summary == f"{PREFIX}\nall is well"
+        assert "src/parser.py" in proved
+        assert "- [1] pytest -q" in proved
 
 
 def test_a_second_look_rests_and_so_does_one_at_an_empty_session() -> None:

@@ -8,6 +8,7 @@ from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Image, Text, ToolResult, text_of
 from palimpsest.core.policy import Answer, Save, Want, run_steps
 from palimpsest.core.tokens.estimate import estimate
+from palimpsest.engine.ways_back import name_whole
 from palimpsest.policies.limiters.preview import PreviewLimiter
 from palimpsest.profiles.named import profile
 from palimpsest.wire.models.cards import card
@@ -37,7 +38,9 @@ def test_pa_23_a_result_over_the_limit_arrives_as_head_and_tail_with_the_address
     assert kept == [LONG.encode()]
     assert shown.startswith("line 0 of a long output\n")
     assert "line 8999 of a long output\n" in shown
-    assert shown.endswith("[the whole is kept as sha256:abc]")
+    assert shown == text_of(name_whole(returned).result).removesuffix(
+        "\n[the whole is kept: recall id sha256:abc, with `lines` for a part]"
+    )
     assert 2_000 < estimate(shown) <= 2_500
     assert (returned.tool, returned.exit) == ("Bash", 0)
 
@@ -69,7 +72,7 @@ def test_text_in_another_encoding_is_no_binary_data(encoding: str) -> None:
 def test_pa_23_binary_never_shows(data: str) -> None:
     returned, kept = arrive(data)
     size = len(data.encode())
-    assert text_of(returned.result) == f"[binary, {size:,} bytes]\n[the whole is kept as sha256:abc]"
+    assert text_of(returned.result) == f"[binary, {size:,} bytes]"
     assert kept == [data.encode()]
 
 
@@ -79,7 +82,7 @@ def test_pa_23_base64_is_named_and_the_text_around_it_stays() -> None:
         returned, kept = arrive(f"the picture is {encoded}\nand that is all")
         shown = text_of(returned.result)
         assert shown.startswith("the picture is [base64, 5,")
-        assert "\nand that is all\n" in shown
+        assert shown.endswith("\nand that is all")
         assert kept == [f"the picture is {encoded}\nand that is all".encode()]
 
 

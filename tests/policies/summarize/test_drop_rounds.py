@@ -1,6 +1,4 @@
-"""Summary requests that were too long are sent again with fewer rounds."""
-
-from collections.abc import Sequence
+"""Summary requests that were too long are sent again without their oldest items."""
 
 import pytest
 
@@ -8,7 +6,7 @@ from palimpsest.core.errors import PromptTooLong, ProviderError
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
 from palimpsest.core.policy import Answer, Ask, Want, run_steps
-from palimpsest.policies.summarize.shorten import TrimmedReply, ask_dropping_items, start_after_drop
+from palimpsest.policies.summarize.shorten import TrimmedReply, ask_dropping_items, without_oldest
 
 DONE = ModelReplied((Text("done", "assistant"),))
 
@@ -21,28 +19,46 @@ def rounds_of(count: int) -> tuple[Item, ...]:
     return (Item("0.0", "user", Text("go")), *(item for pair in pairs for item in pair))
 
 
-def fits(most: int, seen: list[int]) -> Sequence[int]:
+def fits(most: int) -> list[tuple[str, ...]]:
+    """The ids of the items of each request, of which the last has at most so many."""
+    asked: list[tuple[str, ...]] = []
+
     def answer(want: Want) -> Answer:
         assert isinstance(want, Ask)
-        seen.append(len(want.items))
+        asked.append(tuple(item.id for item in want.items))
         if len(want.items) > most:
             raise PromptTooLong("too long")
         return DONE
 
-    answered = run_steps(ask_dropping_items(Ask(rounds_of(20), "sum up", "compact")), answer)
-    assert answered == TrimmedReply(DONE, 41 - seen[-1])
-    return seen
+    answered = run_steps(ask_dropping_items(Ask(rounds_of(3), "sum up", "compact")), answer)
+    assert answered == TrimmedReply(DONE, 7 - len(asked[-1]))
+    return asked
 
 
-def test_a_fifth_of_the_rounds_goes_first_and_then_half_each_time() -> None:
-    assert fits(41, []) == [41]
-    assert fits(35, []) == [41, 32]
-    assert fits(5, []) == [41, 32, 16, 8, 4]
+@pytest.mark.states("SG-26")
+def test_the_oldest_item_goes_first_each_time_and_a_call_takes_its_result_along() -> None:
+    whole = ("0.0", "1.0", "1.1", "2.0", "2.1", "3.0", "3.1")
+    assert fits(7) == [whole]
+    assert fits(6) == [whole, whole[1:]]
+    assert fits(2) == [whole, whole[1:], whole[3:], whole[5:]]
 
 
-def test_after_five_requests_the_failure_stands() -> None:
+def test_the_last_item_stays_and_then_the_failure_stands() -> None:
     with pytest.raises(PromptTooLong):
-        fits(3, [])
+        fits(1)
+
+
+def test_a_server_that_refuses_everything_is_asked_fifty_times() -> None:
+    asked = 0
+
+    def answer(_: Want) -> Answer:
+        nonlocal asked
+        asked += 1
+        raise PromptTooLong("too long")
+
+    with pytest.raises(PromptTooLong):
+        run_steps(ask_dropping_items(Ask(rounds_of(200), "sum up", "compact")), answer)
+    assert asked == 50
 
 
 def test_another_failure_is_not_tried_again() -> None:
@@ -53,10 +69,10 @@ def test_another_failure_is_not_tried_again() -> None:
         run_steps(ask_dropping_items(Ask(rounds_of(20), "sum up", "compact")), answer)
 
 
-def test_a_single_round_cannot_be_made_smaller_and_a_late_result_keeps_its_call() -> None:
-    assert start_after_drop(rounds_of(1), 2) is None
-    call, late = Item("1.0", "call", ToolCall("a", "shell", "{}")), Item("3.0", "result", ToolResult("a"))
-    others = (Item("2.0", "assistant", Text("meanwhile", "assistant")), Item("2.1", "user", Text("well?")))
-    assert start_after_drop((call, *others, late), 2) is None
-    last = Item("4.0", "assistant", Text("done", "assistant"))
-    assert start_after_drop((call, *others, late, last), 2) == 4
+def test_the_parts_of_a_message_go_together_and_a_result_takes_its_call_along() -> None:
+    parts = (Item("1.0", "user", Text("one")), Item("1.1", "user", Text("two")), Item("2.0", "context", Text("three")))
+    call, late = Item("3.0", "call", ToolCall("a", "shell", "{}")), Item("5.0", "result", ToolResult("a"))
+    others = (Item("4.0", "assistant", Text("meanwhile", "assistant")),)
+    assert without_oldest((*parts, call)) == (parts[2], call)
+    assert without_oldest((call, *others, late)) == others
+    assert without_oldest((late,)) == without_oldest(()) == ()

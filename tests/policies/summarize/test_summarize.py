@@ -5,9 +5,8 @@ import re
 from dataclasses import replace as with_
 
 import pytest
-from claude_work import MEASURED, SONNET, SUMMARY, body_of, claude, edits, fill, texts
+from claude_work import MEASURED, SUMMARY, body_of, claude, edits, fill, texts
 from msgspec import Raw
-from msgspec.structs import replace
 from workplace import offline, online, reply, say, use
 
 from palimpsest.core.edits import Fold
@@ -27,7 +26,7 @@ from palimpsest.wire.request import Tool
 READ = Tool("Read", "Reads a file.", Raw(b'{"type":"object","properties":{"file_path":{"type":"string"}}}'))
 OPENING = "This conversation goes on from an earlier one"
 GO_ON = "Go on with the work"
-POINTER = "the log of session s. Search it with the tool search_log."
+POINTER = "stands in the full transcript.\nRead it at: /logs/s.jsonl"
 VERBATIM = "The messages after this one are verbatim"
 
 
@@ -235,7 +234,7 @@ def test_cc_34_parts_of_the_result_message_come_in_order_the_continue_paragraph_
     (shown,) = texts(session)
     assert order(shown, OPENING, "Summary:\n1. Primary", POINTER)
     assert GO_ON not in shown
-    kept = ContinuationMessage().message("Summary:\nx", "s", automatic=True, kept=True)
+    kept = ContinuationMessage().message("Summary:\nx", "/logs/s.jsonl", automatic=True, kept=True)
     assert order(kept, "Summary:", POINTER, "they follow word for word", GO_ON)
 
 
@@ -340,14 +339,17 @@ def test_after_an_undo_the_same_compaction_waits_until_nothing_could_be_sent_any
 
 
 def test_cc_27_the_compaction_request_repeats_the_cache_edits_already_made() -> None:
-    session = claude(model=replace(SONNET, cache_edits=True))
+    session = claude(settings={"cached_microcompact": "on"})
     for number in range(9):
         use(session, f"d{number}", "Bash", "{}", "x" * 40_000)
     fill(session, 140_000)
     offline(session, run_policies(session, "before_call"))
     fill(session, 160_000)
-    edits = body_of(compact(session).requests[0])["context_management"]["edits"]
-    assert edits == [{"type": "delete_tool_results", "tool_use_ids": ["d0", "d1", "d2", "d3", "d4", "d5"]}]
+    body = body_of(compact(session).requests[0])
+    edits, uses = body["context_management"]["edits"], str(body["messages"]).count("'tool_use_id'")
+    # The oldest six are cleared.
+    kept = {"type": "tool_uses", "value": uses - 6}
+    assert edits == [{"type": "clear_tool_uses_20250919", "trigger": kept, "keep": kept}]
 
 
 def test_a_summary_alone_is_not_summed_up_again() -> None:

@@ -27,6 +27,7 @@ Serve: TypeAlias = Callable[..., tuple[str, list[tuple[str, dict[str, str], byte
 class Letter:
     wire: str
     body: bytes = b'{"stream":true}'
+    betas: tuple[str, ...] = ()
 
 
 def ask(provider: Provider, letter: Letter) -> list[Delta | ModelReplied]:
@@ -112,6 +113,20 @@ def test_a_key_that_is_not_set_is_named() -> None:
         HttpProvider(GPT, environment={})
 
 
+@pytest.mark.states("PV-56")
+def test_only_the_address_of_the_maker_of_the_model_is_direct() -> None:
+    for name, address, direct in (
+        ("claude-opus-5-5", "", True),
+        ("claude-opus-5-5", "https://api.anthropic.com/v1/", True),
+        ("claude-opus-5-5", "https://api.anthropic.com.example.org", False),
+        ("claude-opus-5-5", "http://127.0.0.1:4000", False),
+        ("gpt-6-sol", "", True),
+        ("gpt-6-sol", "https://gateway.example.org/v1", False),
+        ("openai-compatible/qwen", "https://api.openai.com/v1", False),
+    ):
+        assert (name, address, HttpProvider(card(name), address, "k", environment={}).is_direct) == (name, address, direct)
+
+
 def test_a_local_model_takes_nothing_from_the_environment() -> None:
     with pytest.raises(BadInput, match="a local model needs the address of its server"):
         HttpProvider(card("local/x"), environment={"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://127.0.0.1:1"})
@@ -190,3 +205,25 @@ def test_a_server_that_never_answers_runs_into_the_time_limit() -> None:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(ProviderError, match=f"^openai-compatible: {url} did not answer in time"):
             ask(HttpProvider(QWEN, url, timeout=0.1), Letter("chat"))
+
+
+@pytest.mark.states("PV-48")
+def test_a_maker_is_reached_at_its_own_address_with_its_own_key_and_one_without_an_address_is_refused() -> None:
+    HttpProvider(card("grok-4.7"), environment={"XAI_API_KEY": "k"})
+    with pytest.raises(BadInput, match="XAI_API_KEY is not set"):
+        HttpProvider(card("grok-4.7"), environment={"OPENAI_API_KEY": "k"})
+    with pytest.raises(BadInput, match=r"no address is known for google; set providers\.google\.base_url"):
+        HttpProvider(card("gemini-4-argon"), environment={"OPENAI_API_KEY": "k"})
+
+
+@pytest.mark.states("PV-60", "PV-61")
+def test_version_and_betas_are_headers_that_a_user_may_set_in_any_spelling(serve: Serve) -> None:
+    wanted = ("context-management-2025-06-27", "thinking-binding-controls-2026-08-01")
+    needed = ",".join(wanted)
+    for own, version, betas in (
+        ({}, "2023-06-01", needed),
+        ({"Anthropic-Version": "2026-10-21", "Anthropic-Beta": "mine, context-management-2025-06-27"}, "2026-10-21", f"mine,{needed}"),
+    ):
+        url, seen = serve((STREAMS / "anthropic.sse").read_bytes())
+        ask(HttpProvider(SONNET, url, "k", headers=own), Letter("anthropic", betas=wanted))
+        assert (seen[0][1]["anthropic-version"], seen[0][1]["anthropic-beta"]) == (version, betas)

@@ -69,7 +69,7 @@ class Trap:
             check=check,
             capture_output=True,
             env=own,
-            timeout=20,
+            timeout=120,
         )
 
     def program(self, name: str) -> str:
@@ -303,3 +303,43 @@ def test_what_a_command_of_the_agent_writes_into_the_git_folder_runs_nothing_in_
     assert trap.ran() == []
     trap.git("status", check=False)
     assert trap.ran() == ["inside"]
+
+
+# Names that are looked for in the search path, in the terminal too.
+PROGRAMS = ("git", "rg", "bwrap", "bash", "sh", "setpriv", "notify-send", "wl-paste", "xclip", "python3")
+
+
+def test_no_command_takes_a_program_of_the_project_from_a_search_path_that_begins_with_it(tmp_path: Path) -> None:
+    trap = make_trap(tmp_path, lambda trap: trap.marks.rmdir())
+    # In the project, where a program can leave it from a sandbox too.
+    trap = Trap(trap.root, trap.root / "marks")
+    trap.marks.mkdir()
+    for name in PROGRAMS:
+        trap.program(name)
+    # A link to a program outside is one of the project too.
+    (trap.root / "bin" / "rg").rename(tmp_path / "rg")
+    (trap.root / "bin" / "rg").symlink_to(tmp_path / "rg")
+    script = tmp_path / "script.jsonl"
+    search = {"calls": [{"tool": "grep", "args": {"pattern": "2"}}]}
+    script.write_text("".join(f"{json.dumps(reply)}\n" for reply in (search, "Done.")))
+    path = f"{trap.root}/bin:{os.environ['PATH']}"
+    own = {"HOME": str(tmp_path), "PAL_HOME": str(tmp_path / "home"), "PAL_SCRIPT": str(script), "PATH": path}
+    run = (
+        ("-p", "go", "--quiet", "--json"),
+        ("memory", "add", "--kind", "user", "The port is 1."),
+        ("memory", "list"),
+        ("delete", "--yes", "last"),
+    )
+    ended = [
+        subprocess.run(
+            (sys.executable, "-m", "palimpsest.apps.cli", *words),
+            cwd=folder,
+            env=own,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        ).returncode
+        for folder in (trap.root, trap.root / "bin")
+        for words in run
+    ]
+    assert (ended, trap.ran()) == ([0] * 8, [])

@@ -12,6 +12,7 @@ import msgspec
 
 from palimpsest.apps.terminal.commands.registry import COMMANDS
 from palimpsest.apps.terminal.input.keys import KEYS
+from palimpsest.lab.mechanisms.rows import Mechanism, mechanisms
 from palimpsest.stores.config.schema import KEYS as SETTINGS
 
 ROOT = Path(__file__).parents[3]
@@ -38,6 +39,10 @@ def tables() -> Iterator[tuple[Path, str]]:
     yield DOCS / "agent.md", _with_table(agent, "terminal settings", ("key", "default", "meaning"), _settings("terminal."))
     settings = (DOCS / "configuration.md").read_text(encoding="utf-8")
     yield DOCS / "configuration.md", _with_table(settings, "settings", ("key", "default", "meaning"), _settings())
+    profiles = (DOCS / "profiles.md").read_text(encoding="utf-8")
+    for system, found in mechanisms().items():
+        profiles = _with_table(profiles, f"mechanisms {system}", _MECHANISM_HEAD, [_mechanism(each) for each in found])
+    yield DOCS / "profiles.md", profiles
 
 
 def pictures() -> Iterator[tuple[Path, str]]:
@@ -62,6 +67,17 @@ def _settings(prefix: str = "") -> list[tuple[str, ...]]:
         for key in SETTINGS.values()
         if key.name.startswith(prefix)
     ]
+
+
+_MECHANISM_HEAD = ("mechanism", "profiles", "the system", "its profiles", "`palimpsest`", "shown by")
+_NOT_DESCRIBED = "not described yet"
+
+
+def _mechanism(row: Mechanism) -> tuple[str, ...]:
+    names = ", ".join(f"`{name}`" for name in row.profiles)
+    path = row.test.partition("::")[0]
+    shown = f"`{path}`" if path else "no test yet"
+    return row.name, names, row.system, row.here or _NOT_DESCRIBED, row.ours or _NOT_DESCRIBED, shown
 
 
 def _with_table(page: str, name: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

@@ -51,6 +51,7 @@ def claude(
         MemoryBlobs(),
         clock or FixedClock(START, 1_000),
         keep=MemoryResultFiles(),
+        transcript="/logs/s.jsonl",
         look=world or nothing_to_look_at,
         offload=inline,
         retries=NO_RETRIES,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from loops import ECHO
 
-from palimpsest.core.events import Event, JobRan
+from palimpsest.core.events import Event, JobRan, Noticed
 from palimpsest.core.log.log import Log
 from palimpsest.core.policy import Answer, Ask, Job, JobLimits, JobOutcome, JobPlan, JobSteps, Want
 from palimpsest.core.situation import JobMoment, JobSituation
@@ -76,3 +76,8 @@ def job_runs(log: Log) -> list[JobRan]:
 def last(log: Log, kind: type) -> Event:
     """The newest event of a type."""
     return next(event for event in reversed(tuple(log.events())) if isinstance(event.body, kind))
+
+
+def notices(log: Log) -> list[str]:
+    """The lines for the user that a log has."""
+    return [event.body.text for event in log.events() if isinstance(event.body, Noticed)]

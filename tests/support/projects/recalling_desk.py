@@ -38,7 +38,8 @@ TABS = Note(
 
 def note(name: str, about: str, body: str = "", **fields: object) -> Note:
     """A note like `TABS` of another name; the kind is that of the name."""
-    return replace(TABS, name=name, kind=name.partition("_")[0], about=about, body=body or f"{about}.\n", **fields)
+    told = {"backstory": "the user said so in a session", **fields}
+    return replace(TABS, name=name, kind=name.partition("_")[0], about=about, body=body or f"{about}.\n", **told)
 
 
 class Desk:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from dataclasses import replace as with_
 from pathlib import Path
 
+from job_stubs import notices
 from msgspec.structs import replace
 
 from palimpsest.core.events import Body, JobRan, ModelReplied
@@ -83,7 +84,7 @@ class RememberingAgent:
                     await agent.ask(prompt)
                     await agent.jobs.wait()
                     between(agent)
-                self.notices = list(agent.jobs.notices)
+                self.notices = notices(agent.session.log)
                 return [event.body for event in agent.session.log.events()]
 
         return asyncio.run(run())

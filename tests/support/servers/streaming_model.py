@@ -3,7 +3,7 @@
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -45,7 +45,31 @@ class Spent:
     output: int = 50
 
 
-Part: TypeAlias = str | Call | Thought | Gate | Spent
+@dataclass(frozen=True)
+class Whole:
+    """A block of a reply that is streamed in one piece, such as a compaction."""
+
+    block: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a reply ends: its stop reason, and further fields of its last usage and of the message delta."""
+
+    stop: str
+    usage: dict[str, Any] = field(default_factory=dict)
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A request that is refused: the HTTP status and the error."""
+
+    status: int
+    error: dict[str, Any]
+
+
+Part: TypeAlias = str | Call | Thought | Gate | Spent | Whole | Ended | Refused
 
 
 @dataclass
@@ -56,7 +80,10 @@ class StreamingModel:
     asked: list[Any] = field(default_factory=list)
     streams: list[Any] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
+    betas: list[str | None] = field(default_factory=list)
     plain: int = 0
+    counted: list[Any] = field(default_factory=list)
+    tools_tokens: int = 0
 
     def cut(self) -> None:
         """Cut all connections, as a network that is lost."""
@@ -80,7 +107,14 @@ def _events(reply: tuple[Part, ...], number: int) -> Iterator[dict[str, Any] | G
         if isinstance(part, Gate):
             yield part
             continue
-        if isinstance(part, Spent):
+        if isinstance(part, Spent | Ended):
+            continue
+        if isinstance(part, Whole):
+            if open_kind:
+                yield {"type": "content_block_stop", "index": index}
+            index, open_kind = index + 1, ""
+            yield {"type": "content_block_start", "index": index, "content_block": part.block}
+            yield {"type": "content_block_stop", "index": index}
             continue
         kind = {str: "text", Call: "tool_use", Thought: "thinking"}[type(part)]
         if kind != open_kind or kind == "tool_use":
@@ -91,8 +125,10 @@ def _events(reply: tuple[Part, ...], number: int) -> Iterator[dict[str, Any] | G
         yield {"type": "content_block_delta", "index": index, "delta": _delta(part)}
     if open_kind:
         yield {"type": "content_block_stop", "index": index}
-    stop = "tool_use" if any(isinstance(part, Call) for part in reply) else "end_turn"
-    yield {"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": None}, "usage": {"output_tokens": spent.output}}
+    usual = Ended("tool_use" if any(isinstance(part, Call) for part in reply) else "end_turn")
+    ended = next((part for part in reply if isinstance(part, Ended)), usual)
+    usage = {"output_tokens": spent.output} | ended.usage
+    yield {"type": "message_delta", "delta": {"stop_reason": ended.stop, "stop_sequence": None}, "usage": usage, **ended.more}
     yield {"type": "message_stop"}
 
 
@@ -111,10 +147,15 @@ def _delta(part: Part) -> dict[str, Any]:
 
 
 @contextmanager
-def model_streaming(*replies: tuple[Part, ...], about: dict[str, list[tuple[Part, ...]]] | None = None) -> Iterator[StreamingModel]:
+def model_streaming(
+    *replies: tuple[Part, ...],
+    about: dict[str, list[tuple[Part, ...]]] | None = None,
+    answer: Callable[[Any], tuple[Part, ...]] | None = None,
+) -> Iterator[StreamingModel]:
     """The model while it runs: the replies in order, the last one for all later requests.
 
-    `about` has the replies to requests whose first message contains a text, such as those of a sub-agent, in order.
+    `about` has the replies to requests whose first message contains a text, such as those of a sub-agent, in order. With `answer`, each
+    request has the reply that it returns.
     """
     model = StreamingModel()
     special = {text: list(own) for text, own in (about or {}).items()}
@@ -124,12 +165,26 @@ def model_streaming(*replies: tuple[Part, ...], about: dict[str, list[tuple[Part
     class Streaming(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            if "count_tokens" in self.path:
+                model.counted.append((self.path, asked))
+                self.send_response(200 if model.tools_tokens else 404)
+                self.end_headers()
+                self.wfile.write(json.dumps({"input_tokens": model.tools_tokens}).encode())
+                return
             # Requests of sub-agents come at the same time, each in a thread of its own.
             with lock:
                 model.asked.append(asked)
                 model.keys.append(self.headers["x-api-key"])
+                model.betas.append(self.headers["anthropic-beta"])
                 number, reply = len(model.asked), self.reply(asked)
             model.streams.append(self.connection)
+            refused = next((part for part in reply if isinstance(part, Refused)), None)
+            if refused is not None:
+                self.send_response(refused.status)
+                self.send_header("content-type", "application/json")
+                self.end_headers()
+                self.wfile.write(json.dumps({"type": "error", "error": refused.error}).encode())
+                return
             self.send_response(200)
             self.send_header("content-type", "text/event-stream")
             self.end_headers()
@@ -143,6 +198,8 @@ def model_streaming(*replies: tuple[Part, ...], about: dict[str, list[tuple[Part
                     self.wfile.flush()
 
         def reply(self, asked: Any) -> tuple[Part, ...]:
+            if answer is not None:
+                return answer(asked)
             first = json.dumps(asked["messages"][0])
             own = next((own for text, own in special.items() if text in first), None)
             if own is not None:

@@ -10,12 +10,14 @@ from pty_screen import PtyScreen
 from streaming_model import Part, StreamingModel, model_streaming
 
 PAL = [sys.executable, "-m", "palimpsest.apps.cli"]
+# A few words already are a part of this window.
+SMALL_WINDOW = '[cards."claude-sonnet-4-6"]\nlike = "claude-sonnet-4-6"\nwindow = 200000\n'
 READY = "of 200k"
 NOTICE = ["· There is no sandbox (it is turned off): every command that may change", "  something asks first."]
 
 
 class Room:
-    """Where terminals are opened. The jobs of memory are off."""
+    """Where terminals are opened. The jobs of memory are off, and the usual model has a window of 200,000 tokens."""
 
     def __init__(self, folder: Path, model: StreamingModel) -> None:
         self.project = folder / "project"
@@ -24,6 +26,7 @@ class Room:
         self.project.mkdir()
         self.home.mkdir()
         (self.home / "config.toml").write_text('[memory]\njobs = "off"\n')
+        (self.home / "cards.toml").write_text(SMALL_WINDOW)
 
     def environment(self, **variables: str) -> dict[str, str]:
         """What `pal` is started with."""

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -15,7 +15,8 @@ from loopback import serving
 class Said:
     """A scripted reply: a text, and calls as name and arguments; or an HTTP status with its headers.
 
-    `prompt` are the input tokens of its usage. `cut_after` closes the connection after that many stream events, `stall_after` sends nothing
+    `prompt` are the input tokens of its usage. `items` are further output items of Responses, without ids.
+    `cut_after` closes the connection after that many stream events, `stall_after` sends nothing
     more after them.
     """
 
@@ -27,6 +28,7 @@ class Said:
     cut_after: int | None = None
     stall_after: int | None = None
     prompt: int = 20
+    items: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass
@@ -90,6 +92,11 @@ def _events_responses(said: Said, number: int) -> Iterator[tuple[str, dict[str, 
         finished: dict[str, Any] = call | {"arguments": args, "status": "completed"}
         output.append(finished)
         yield "response.output_item.done", {"output_index": index, "item": finished}
+    for place, given in enumerate(said.items):
+        whole = given | {"id": f"it_{number}_{place}", "call_id": f"call_{number}_{place}", "status": "completed"}
+        yield "response.output_item.added", {"output_index": len(output), "item": whole | {"input": ""}}
+        yield "response.output_item.done", {"output_index": len(output), "item": whole}
+        output.append(whole)
     usage = {"input_tokens": said.prompt, "output_tokens": 7, "total_tokens": said.prompt + 7}
     yield "response.completed", {"response": response | {"status": "completed", "output": output, "usage": usage}}
 
@@ -132,6 +139,9 @@ def _stream(path: str, said: Said, number: int) -> list[bytes]:
 
 def _whole(path: str, said: Said, number: int) -> dict[str, Any]:
     """The reply to a request that wants no stream."""
+    if path.endswith("/responses/compact"):
+        usage = {"input_tokens": said.prompt, "output_tokens": 7, "total_tokens": said.prompt + 7}
+        return {"id": f"resp_{number}", "object": "response.compaction", "created_at": 1, "output": list(said.items), "usage": usage}
     if path.endswith("/responses"):
         response: dict[str, Any] = list(_events_responses(said, number))[-1][1]["response"]
         return response
@@ -153,8 +163,10 @@ def _whole(path: str, said: Said, number: int) -> dict[str, Any]:
 
 
 @contextmanager
-def wire_server(*replies: Said, models: tuple[dict[str, Any], ...] = ()) -> Iterator[WireServer]:
-    """The model while it runs; each request gets the next reply, and the last one is repeated. `models` are those that it lists."""
+def wire_server(
+    *replies: Said, answer: Callable[[Any], Said] | None = None, models: tuple[dict[str, Any], ...] = ()
+) -> Iterator[WireServer]:
+    """The model while it runs; each request gets the next reply, and the last is repeated; or `answer` chooses it. `models` are listed."""
     server = WireServer()
 
     class Answering(BaseHTTPRequestHandler):
@@ -169,7 +181,7 @@ def wire_server(*replies: Said, models: tuple[dict[str, Any], ...] = ()) -> Iter
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             number = len(server.requests)
             server.requests.append((self.path, body))
-            said = replies[min(number, len(replies) - 1)]
+            said = replies[min(number, len(replies) - 1)] if answer is None else answer(body)
             self.send_response(said.status)
             for name, value in said.headers:
                 self.send_header(name, value)

@@ -27,7 +27,7 @@ NOTHING = Usage()
 def work(profile: Profile, model: str | ModelCard = "claude-sonnet-4-5", session: str = "s", *, clock: FixedClock | None = None) -> Session:
     """A new session under a profile, for a model or the one of that name."""
     clock = clock or FixedClock(START, 1_000)
-    around = Environment(MemorySessions(), MemoryBlobs(), clock, offload=inline, retries=NO_RETRIES)
+    around = Environment(MemorySessions(), MemoryBlobs(), clock, offload=inline, retries=NO_RETRIES, transcript=f"/logs/{session}.jsonl")
     return Session.create(SessionOpened(session, cwd="/repo"), profile, card(model) if isinstance(model, str) else model, around)
 
 

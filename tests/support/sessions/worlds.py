@@ -36,6 +36,7 @@ class MemoryWorld:
     files: Mapping[str, str | bytes] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
     pages: Mapping[str, str] = field(default_factory=dict)
+    unfetched: Mapping[str, str] = field(default_factory=dict)
     repository: GitFacts | None = None
     date: str = DATE
     asked: list[str] = field(default_factory=list)

@@ -318,7 +318,7 @@ def check(tmp_path: Path, seed: int, commands: int) -> int:
                     continue
                 shell = sandbox.wrap(structs.replace(area, hidden=permissions[-1].hidden().files))(shell)
             done = subprocess.run(
-                shell, cwd=tree.root, capture_output=True, env=environment, timeout=20, stdin=subprocess.DEVNULL, check=False
+                shell, cwd=tree.root, capture_output=True, env=environment, timeout=120, stdin=subprocess.DEVNULL, check=False
             )
             ran += 1
             output = (done.stdout + done.stderr).decode(errors="replace")

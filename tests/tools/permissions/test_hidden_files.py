@@ -103,6 +103,21 @@ def test_a_command_is_asked_about_if_git_has_a_copy_of_a_restricted_file(root: P
     assert decided(permissions(tree, "deny read(config/**)")) == Allow("sandbox")
 
 
+def test_a_command_is_asked_about_if_a_repository_in_the_project_has_a_copy(root: Path) -> None:
+    subprocess.run(["git", "init", "-q", root / "sub"], check=True)
+    assert decided(permissions(root, "deny read(.env)", "deny read(.*rc)")) == Allow("sandbox")
+    subprocess.run(["git", "-C", root / "sub", "add", "-f", ".env"], check=True)
+    assert "git has a copy of sub/.env, which a rule restricts" in asks(permissions(root, "deny read(.env)"))
+
+
+def test_a_command_is_asked_about_if_git_has_a_copy_of_a_restricted_file_that_is_gone(root: Path) -> None:
+    subprocess.run(["git", "init", "-q", root], check=True)
+    subprocess.run(["git", "-C", root, "add", "-f", "config/prod.yml", "node_modules"], check=True)
+    (root / "config" / "prod.yml").unlink()
+    assert "git has a copy of config/prod.yml, which a rule restricts" in asks(permissions(root, "deny read(config/prod.yml)"))
+    assert decided(permissions(root, "deny read(.env)")) == Allow("sandbox")
+
+
 def test_files_of_the_repository_around_a_project_are_hidden_too(root: Path) -> None:
     subprocess.run(["git", "init", "-q", root], check=True)
     inner = Permissions("auto", Workspace(root / "config"), (parse_rule("deny read(.env)"),), home=root.parent, visible=(root,))

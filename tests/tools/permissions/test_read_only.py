@@ -70,6 +70,10 @@ def decided(workspace: Workspace, command: str) -> type[object]:
         "sha256sum src/a.py",
         "tree -L 2 src",
         "ls \\\n  -la",
+        "grep -n on.*1 src/a.py",
+        "grep -n one src/a*",
+        "find . -name *.py",
+        "head -n 3 src/*.py",
     ],
 )
 def test_a_command_that_only_reads_runs_without_a_question(workspace: Workspace, command: str) -> None:
@@ -107,6 +111,29 @@ def test_a_command_that_only_reads_runs_without_a_question(workspace: Workspace,
     ],
 )
 def test_a_command_that_may_do_more_asks(workspace: Workspace, command: str) -> None:
+    assert decided(workspace, command) == AskUser
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        # The second file is where `uniq` writes.
+        "uniq src/*",
+        "uniq -f s* src/a.py",
+        # The first file is the pattern, the value or the format, and the second is read or obeyed.
+        "grep -v /etc/pass* src/a.py",
+        "grep -v -e /etc/pass* src/a.py",
+        "rg -r /etc/pass* x src/a.py",
+        "paste -d /etc/pass* src/a.py",
+        "nl -s /etc/pass* src/a.py",
+        "grep -e * src/a.py",
+        # A file may be named as an option.
+        "printf ?v 'a[$(touch x)]' y",
+        "find . -name -d*",
+        "find . -name *",
+    ],
+)
+def test_a_pattern_stands_for_as_many_words_as_files_match_it(workspace: Workspace, command: str) -> None:
     assert decided(workspace, command) == AskUser
 
 

@@ -88,6 +88,58 @@ def test_a_denial_of_one_way_to_change_a_file_holds_for_all_of_them(workspace: W
 
 
 @pytest.mark.parametrize(
+    ("command", "decision"),
+    [
+        ("python fix.py", AskUser),
+        ("sed -i s/a/b/ src/*", AskUser),
+        ("git stash", AskUser),
+        ("make", AskUser),
+        ("rm -rf src", AskUser),
+        ("mv src other", AskUser),
+        ("cp -r other/. .", AskUser),
+        ("cp --target-directory=src other/a.py", AskUser),
+        ("cp -tsrc other/a.py", AskUser),
+        ("rm $X", AskUser),
+        ("rm *", AskUser),
+        ("cp b $(echo src/a.py)", AskUser),
+        ("echo x > $X", AskUser),
+        ("echo x > src/a.py", Deny),
+        ("rm -rf secrets", Allow),
+        ("mkdir -p src/x && touch src/b.py", Allow),
+        ("echo x > src/b.py", Allow),
+        ("cat src/a.py", Allow),
+    ],
+)
+def test_what_may_change_a_file_that_must_not_be_changed_is_asked_about_in_auto(
+    workspace: Workspace, command: str, decision: type[Decision]
+) -> None:
+    (workspace.root / "other").mkdir()
+    decided = decide(workspace, "bash", "deny Edit(src/a.py)", mode="auto", sandboxed=True, command=command)
+    assert isinstance(decided, decision)
+    assert isinstance(decide(workspace, "bash", mode="auto", sandboxed=True, command=command), Allow)
+
+
+@pytest.mark.parametrize(
+    ("command", "decision"),
+    [
+        ("cp -r other/. later", AskUser),
+        ("mv other later", AskUser),
+        ("cp other/new.py later", AskUser),
+        ("ln -sT other later", AskUser),
+        ("cp -t later other/new.py", AskUser),
+        ("cp other/new.py late", Allow),
+        ("mkdir -p src/later", Allow),
+    ],
+)
+def test_a_denied_file_that_is_not_there_yet_is_not_brought_with_a_folder(
+    workspace: Workspace, command: str, decision: type[Decision]
+) -> None:
+    (workspace.root / "other").mkdir()
+    for rule in ("Edit(later/new.py)", "Edit(/later/*.py)"):
+        assert isinstance(decide(workspace, "bash", f"deny {rule}", mode="auto", sandboxed=True, command=command), decision)
+
+
+@pytest.mark.parametrize(
     ("rule", "command", "covered"),
     [
         ("Bash(rm:*)", "rm -rf x", True),
@@ -186,6 +238,15 @@ def test_a_denial_yields_only_to_a_rule_that_names_the_file_or_lies_in_the_folde
         ("Read(~bob/x)", "the home folder is written `~/`"),
         ('Read(".env")', "leave out the quotes: .env"),
         ("Read(file:///x)", "a path is no address"),
+        ("Read(${workspaceFolder}/.env)", "variables are not expanded"),
+        ("Read($PROJECT/.env)", "`./` for the project"),
+        ("Read(%USERPROFILE%/.ssh)", "variables are not expanded"),
+        ("Read(C:/Users/x)", "there are no drives; write `//Users/x`"),
+        ("Read(.env:*)", "`:*` is for commands; write `.env*`"),
+        ("Read(.en[[:alpha:]])", "a class names its letters"),
+        ("Bash(rm, mv)", "a program has no `,` in its name"),
+        ("Bash(git:push)", "a program has no `:` in its name"),
+        ("CronCreate", "there is no tool like CronCreate here"),
         ("Read((.env))", "write the path alone"),
         ('Read([".env"])', "write the path alone"),
         ("Read(file_path=.env)", "leave out `file_path=`"),
@@ -212,6 +273,25 @@ def test_a_rule_that_can_match_nothing_is_refused_with_the_right_spelling(text: 
     with pytest.raises(BadInput) as raised:
         parse_rule(f"deny {text}", ())
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("Read(\\$x/.env)", "read(\\$x/.env)"),
+        ("Read(a:b)", "read(a:b)"),
+        ("Bash(npm run a:b,c)", "bash(npm run a:b,c)"),
+        ("WebFetch(domain:Bücher.example)", "fetch(xn--bcher-kva.example)"),
+        ("WebFetch(domain:example.org.)", "fetch(example.org)"),
+        ("TodoRead", "todo"),
+        ("AgentOutputTool", "bash_output"),
+        ("google_web_search", "fetch"),
+        ("edit_file(a.txt)", "edit(a.txt)"),
+        ("read_many_files(.env)", "read(.env)"),
+    ],
+)
+def test_a_spelling_of_others_that_has_a_meaning_here_is_read(text: str, meant: str) -> None:
+    assert str(parse_rule(f"deny {text}", ())) == f"deny {meant}"
 
 
 def test_an_allowed_program_is_named_exactly() -> None:
@@ -281,6 +361,46 @@ def test_what_is_understood_runs_in_auto_although_a_command_is_denied(workspace:
     assert isinstance(decide(workspace, "bash", "deny bash(curl:*)", mode="auto", sandboxed=True, command=command), Allow)
 
 
+ANY_GIT = ("bash(git:*)", "deny bash(git push:*)")
+ANY_START = ("bash(xargs:*)", "bash(find:*)", "bash(env:*)", "deny bash(rm:*)")
+
+
+@pytest.mark.parametrize(
+    ("rules", "command", "decision"),
+    [
+        (ANY_GIT, "git $(echo push)", AskUser),
+        (ANY_GIT, 'git "$X" origin', AskUser),
+        (ANY_GIT, "git -C . $X", AskUser),
+        (ANY_GIT, "git {push,origin}", AskUser),
+        (ANY_GIT, "git pus?", AskUser),
+        (ANY_GIT, "git [p]ush", AskUser),
+        (("bash(git:*)", "ask bash(git push:*)"), "git `echo push`", AskUser),
+        (("bash(rm:*)", "deny bash(rm -rf:*)"), "rm *", AskUser),
+        (("deny bash(rm -rf:*)",), "rm $X a", AskUser),
+        (ANY_START, "find . -exec $(echo rm) x ';'", AskUser),
+        (ANY_START, "ls | xargs $(echo rm)", AskUser),
+        (ANY_START, "echo rm | xargs -I% % a", AskUser),
+        (ANY_START, "echo rm | xargs --replace {} a", AskUser),
+        (ANY_START, "ls | xargs -n 1 -P 4 -d x rm", Deny),
+        (ANY_START, "ls | xargs --max-p 4 rm", Deny),
+        (ANY_START, "env -S 'rm a'", Deny),
+        (ANY_START, "env --split-string='rm a'", Deny),
+        (ANY_GIT, 'git commit -m "$MESSAGE"', Allow),
+        (ANY_GIT, "git add src/*.py", Allow),
+        (ANY_GIT, "git log --oneline $(git merge-base a b)..HEAD", Allow),
+        (("bash(rm:*)", "deny bash(rm -rf:*)"), "rm a*.o", Allow),
+        (ANY_START, "ls | xargs -n 1 grep -l x", Allow),
+        (ANY_START, "find . -name a -exec grep x {} +", Allow),
+        (("deny bash(* --force)",), 'echo "$HOME"', Allow),
+        (("deny bash(git push)",), "ls src/*.py", Allow),
+    ],
+)
+def test_a_word_that_only_the_shell_knows_may_be_what_a_rule_restricts(
+    workspace: Workspace, rules: tuple[str, ...], command: str, decision: type[Decision]
+) -> None:
+    assert isinstance(decide(workspace, "bash", *rules, mode="auto", sandboxed=True, command=command), decision)
+
+
 def test_the_question_names_the_rule_because_of_which_the_sandbox_is_not_enough(workspace: Workspace) -> None:
     decision = decide(workspace, "bash", "deny Bash(rm:*)", mode="auto", sandboxed=True, command="pytest -q")
     said = "it may start other programs, and the rule `deny bash(rm:*)` restricts some; `pytest` may change something"
@@ -321,6 +441,7 @@ def test_an_allowed_reader_asks_if_it_may_show_a_denied_file(workspace: Workspac
     [
         *("ls", "ls -la", "git status", "git diff", "git log --oneline", "cat src/a.py", "grep -n x src/*.py", "grep -rn x src"),
         *("grep -rn x . --include=*.py", "grep -rn --include='*.py' --include='*.ts' x", "grep -n .env src/a.py", "find . -name .env"),
+        *("git diff src/a.py", "git diff HEAD src/a.py", "git log -p -3 src/a.py", "rg --files", "rg --files -g '*.py' src"),
         *("echo .env", "echo *", "wc -l ./*", "ls ./*"),
     ],
 )
@@ -335,9 +456,13 @@ def test_ordinary_reading_runs_although_a_file_is_denied(workspace: Workspace, c
     [
         *("shopt -s dotglob; cat ./*", "grep -rn x . --include='*'", "grep -rn x . --include=*.py --include=.e*"),
         *("grep -rn x . --exclude=a --include=*.py", "grep -rn x . --include='[!a]*'", "echo .env | xargs cat", "cat $(echo .env)"),
+        *("git diff src", "git diff HEAD", "git diff main src/a.py", "git log -p main", "git log -p --follow src/a.py", "git diff .env"),
+        *("git diff HEAD .env src/a.py", "git show src/a.py", "rg x --files-with-matches .", "rg -e --files"),
+        *("grep -v .e* src/a.py", "grep -v -e .e* src/a.py", "paste -d .e* src/a.py"),
     ],
 )
 def test_what_only_looks_like_ordinary_reading_does_not_run(workspace: Workspace, command: str) -> None:
+    subprocess.run(["git", "init", "-q", workspace.root], check=True)
     rules = ("deny Read(.env)", "bash(shopt:*)", "bash(xargs:*)", "bash(cat:*)", "bash(grep:*)")
     assert not isinstance(decide(workspace, "bash", *rules, command=command), Allow)
 

@@ -66,6 +66,18 @@ def test_a_tool_that_the_user_believes_to_read_runs_and_its_paths_are_not_paths_
     assert isinstance(denied, Deny)
 
 
+@pytest.mark.parametrize("name", [".env", "sub/../.env", "ROOT/.env", "link", "a/.ENV"])
+@pytest.mark.parametrize("arguments", ['{"path": "NAME"}', '{"paths": [{"name": "NAME"}]}'])
+def test_a_tool_of_a_server_that_names_a_restricted_file_is_asked_about(tmp_path: Path, name: str, arguments: str) -> None:
+    (tmp_path / "link").symlink_to(".env")
+    args = arguments.replace("NAME", name.replace("ROOT", str(tmp_path)))
+    trusted = decided(tmp_path, "deny read(.env)", kind="reads", args=args)
+    allowed = decided(tmp_path, "deny read(.env)", "mcp__github", args=args)
+    assert (type(trusted), type(allowed)) == (AskUser, AskUser)
+    assert decided(tmp_path, "deny read(.env)", kind="reads", args='{"query": "what .env is", "n": 1}') == Allow("read-only")
+    assert isinstance(decided(tmp_path, "deny read(.env)", "deny mcp__github", args=args), Deny)
+
+
 @pytest.mark.parametrize("text", ["ba*", "read*", "*__github", "deny b*sh(rm:*)"])
 def test_only_rules_for_tools_of_servers_may_have_a_star_in_the_name(text: str) -> None:
     with pytest.raises(BadInput):

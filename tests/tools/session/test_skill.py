@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -11,21 +12,35 @@ from palimpsest.core.items import ToolCall
 from palimpsest.engine.policies import run_policies
 from palimpsest.policies.clear.results import maskable
 from palimpsest.profiles.classroom import classroom
-from palimpsest.tools.session.skill import LARGEST_SKILL, SkillFolders, front_matter, skill_tool
+from palimpsest.tools.session.skill import LARGEST_SKILL, KnownSkill, skill_tool
 from palimpsest.tools.tool import ToolOutput
 from palimpsest.tools.workspace import Workspace
 
 BODY = "Run `./release.sh` and then `touch ran`.\n"
 
 
+@dataclass(frozen=True)
+class Shelf:
+    """Two folders with skills, and what finds them; the second has a skill of the same name as one of the first."""
+
+    folders: tuple[Path, Path]
+
+    def __call__(self) -> tuple[KnownSkill, ...]:
+        one, two = self.folders
+        return (
+            KnownSkill("release", "old", str(one / "release" / "SKILL.md")),
+            KnownSkill("quiet", "", str(one / "quiet" / "SKILL.md")),
+            KnownSkill("nameless", "named by its folder", str(one / "nameless" / "SKILL.md")),
+            KnownSkill("release", "How a release is made.", str(two / "release" / "SKILL.md")),
+        )
+
+
 @pytest.fixture
-def skills(tmp_path: Path) -> SkillFolders:
-    """Two folders with skills; the second has a skill of the same name as one of the first."""
+def skills(tmp_path: Path) -> Shelf:
     for folder, name, text in (
         ("one", "release", "---\nname: release\ndescription: old\n---\nold body\n"),
         ("one", "quiet", "---\nname: quiet\n---\nhush\n"),
         ("one", "nameless", "---\ndescription: named by its folder\n---\nx\n"),
-        ("one", "plain", "x\n"),
         ("two", "release", f"---\nname: release\ndescription: >-\n  How a release\n  is made.\n---\n\n{BODY}"),
     ):
         place = tmp_path / folder / name
@@ -38,27 +53,33 @@ def skills(tmp_path: Path) -> SkillFolders:
     (release / "release.sh").chmod(0o755)
     (release / "passwd").symlink_to("/etc/passwd")
     (tmp_path / "secret").write_text("secret")
-    return SkillFolders((tmp_path / "one", tmp_path / "two"))
+    return Shelf((tmp_path / "one", tmp_path / "two"))
 
 
-def load(skills: SkillFolders, workspace: Path, **arguments: object) -> ToolOutput:
-    return asyncio.run(skill_tool(skills).run(json.dumps(arguments), Workspace(workspace)))
+def load(skills: Shelf, workspace: Path, *hidden: Path, **arguments: object) -> ToolOutput:
+    tool = skill_tool(skills, hides=frozenset(map(str, hidden)).__contains__)
+    return asyncio.run(tool.run(json.dumps(arguments), Workspace(workspace)))
 
 
-def test_oc_48_the_list_shows_name_and_description_and_a_skill_without_one_is_only_loadable(skills: SkillFolders, tmp_path: Path) -> None:
-    assert skills.listing() == "nameless: named by its folder\nrelease: How a release is made."
+def test_oc_48_the_list_shows_name_and_description_and_a_skill_without_one_is_only_loadable(skills: Shelf, tmp_path: Path) -> None:
+    listed = skill_tool(skills, lists=True).declaration.description.partition("The skills:\n")[2]
+    assert listed == "nameless: named by its folder\nrelease: How a release is made."
     assert load(skills, tmp_path, name="nameless").text.endswith("\n\nx")
     assert load(skills, tmp_path, name="quiet").text.endswith("\n\nhush")
-    one, two = skills.folders
-    assert skills.problems() == (
-        f"{one / 'plain' / 'SKILL.md'} has no front matter",
-        f"the skill release in {two / 'release'} replaces the one in {one / 'release'}",
-    )
 
 
-def test_cl_44_a_body_is_absent_until_it_is_asked_for_and_loading_it_runs_nothing(skills: SkillFolders, tmp_path: Path) -> None:
+def test_the_path_of_a_skill_loads_it_also_where_another_one_has_its_name(skills: Shelf, tmp_path: Path) -> None:
+    one, _ = skills.folders
+    old = load(skills, tmp_path, name=str(one / "release" / "SKILL.md"))
+    assert old == ToolOutput(f"# Skill release\nFolder: {one / 'release'}\n\nold body")
+    (one / "release" / "SKILL.md").unlink()
+    assert load(skills, tmp_path, name=str(one / "release" / "SKILL.md")).error
+
+
+def test_cl_44_a_body_is_absent_until_it_is_asked_for_and_loading_it_runs_nothing(skills: Shelf, tmp_path: Path) -> None:
     declaration = skill_tool(skills).declaration
-    assert BODY.strip() not in skills.listing() + declaration.description
+    listing = skill_tool(skills, lists=True).declaration.description
+    assert BODY.strip() not in listing + declaration.description
     folder = skills.folders[1] / "release"
     assert load(skills, tmp_path, name="release") == ToolOutput(
         f"# Skill release\nFolder: {folder}\n\n{BODY.strip()}\n\nFiles, to be read with `file`:\ndocs/notes.md\nrelease.sh"
@@ -96,25 +117,20 @@ def test_oc_48_results_of_skills_are_none_of_those_that_clear_results_may_mask()
         ({"name": "release", "file": "docs"}, "the skill has no file docs"),
     ],
 )
-def test_a_path_stays_inside_the_folder_of_the_skill(skills: SkillFolders, tmp_path: Path, arguments: dict[str, str], said: str) -> None:
+def test_a_path_stays_inside_the_folder_of_the_skill(skills: Shelf, tmp_path: Path, arguments: dict[str, str], said: str) -> None:
     assert load(skills, tmp_path, **arguments) == ToolOutput(said, error=True)
 
 
-def test_another_file_of_a_skill_can_be_read_within_bounds(skills: SkillFolders, tmp_path: Path) -> None:
+def test_a_file_that_a_rule_restricts_is_not_read_by_any_name(skills: Shelf, tmp_path: Path) -> None:
+    folder = skills.folders[1] / "release"
+    (folder / ".env").write_text("KEY=1")
+    (folder / "link").symlink_to(".env")
+    for name in (".env", "docs/../.env", "link", str(folder / ".env")):
+        assert load(skills, tmp_path, folder / ".env", name="release", file=name) == ToolOutput("a rule restricts reading .env", error=True)
+    assert load(skills, tmp_path, folder / "SKILL.md", name="release") == ToolOutput("a rule restricts reading SKILL.md", error=True)
+
+
+def test_another_file_of_a_skill_can_be_read_within_bounds(skills: Shelf, tmp_path: Path) -> None:
     assert load(skills, tmp_path, name="release", file="docs/notes.md") == ToolOutput("ship it\n")
     (skills.folders[1] / "release" / "long.md").write_text("x" * (LARGEST_SKILL + 5))
     assert load(skills, tmp_path, name="release", file="long.md").text.endswith("xxx\n[5 bytes left out]")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("no fields", ({}, "no fields")),
-        ("---\nname: x\nnever closed", ({}, "---\nname: x\nnever closed")),
-        ("---\nname: 'a: b'\ndescription: \"c\"\n---\nbody\n", ({"name": "a: b", "description": "c"}, "body")),
-        ("---\r\nname: x\r\n---\r\nbody", ({"name": "x"}, "body")),
-        ("---\nname: x\ndescription: |\n  one\n  two\n---\n", ({"name": "x", "description": "one two"}, "")),
-    ],
-)
-def test_the_fields_before_a_text_are_read(text: str, expected: tuple[dict[str, str], str]) -> None:
-    assert front_matter(text) == expected

@@ -19,7 +19,7 @@ from palimpsest.stores.files import write_atomically
 from palimpsest.tools.session.task_files import Task, TaskFiles
 from palimpsest.tools.session.tasks import TaskGraph
 from palimpsest.tools.shell.bash import Shell
-from palimpsest.tools.tool import ToolOutput
+from palimpsest.tools.tool import ToolError, ToolOutput
 from palimpsest.tools.toolset import standard_tools
 from palimpsest.tools.workspace import Workspace
 
@@ -306,6 +306,14 @@ def test_cl_39_the_output_of_a_command_is_in_a_log_file_and_only_its_name_and_si
         "task 1 has no output file of that name; it has task_1_1.log", error=True
     )
     assert asyncio.run(run(command="echo three", task=7)).text == "three\n\n[there is no task 7, so the output was not kept in a file]"
+
+
+def test_an_output_is_not_read_through_a_link_that_takes_its_place_after_it_was_listed(project: Project, tmp_path: Path) -> None:
+    project.create("a")
+    (tmp_path / "secret").write_text("secret")
+    (project.folder / "task_1_1.log").symlink_to(tmp_path / "secret")
+    with pytest.raises(ToolError, match=r"task_1_1\.log cannot be read"), project.graph.files.opened_log("task_1_1.log"):
+        pass
 
 
 def test_an_output_is_read_from_its_end_within_bounds(project: Project) -> None:

@@ -81,6 +81,19 @@ SECRETS = {
     "GITHUB_PAT": "x",
     "ENCRYPTIONKEY_1": "f3a9c1d27b6e4e0fa8d5c3b1e9f70246",
     "SESSION_COOKIE": "x",
+    "SSHPASS": "hunter2",
+    "LDAP_BINDPW": "hunter2",
+    "DATABASE_URL_2": "postgres://app:hunter/2@db.example.org/shop",
+    "JDBC_URL": "jdbc:postgresql://db/shop?user=app&password=hunter2",
+    "LIBPQ": "host=db user=app password=hunter2",
+    "DB_PSWD": "hunter2",
+    "DBPWD": "hunter2",
+    "CARD_PIN": "1234",
+    "GIT_HTTP_EXTRAHEADER": "Authorization: Bearer abc",
+    "GO_DATA": "app:hunter2@tcp(db:3306)/shop",
+    "ORACLE": "jdbc:oracle:thin:scott/tiger@db:1521/shop",
+    "CERT_PEM": "-----BEGIN PRIVATE KEY-----\nMIIE",
+    "ADO": "Server=db;User ID=app;Password=hunter2;",
 }
 HARMLESS = {
     "PATH": "/nix/store/9kq3mzx1v0ab2c4d5e6f7g8h9i0jklmn-coreutils-9.5/bin:/usr/bin",
@@ -103,6 +116,13 @@ HARMLESS = {
     "http_proxy": "http://proxy.example.org:3128",
     "XDG_RUNTIME_DIR": "/run/user/1000",
     "MAKEFLAGS": "-j8",
+    "GIT_ASKPASS": "/usr/share/code/askpass.sh",
+    "PROXY_BYPASS": "localhost",
+    "IMAGE": "https://registry.example.org:5000/shop@sha256",
+    "BASE_IMAGE": "shop:1.2@sha256:short",
+    "LS_COLORS": "rs=0:di=01;34:ln=01;36",
+    "REMOTE": "git@example.org:shop.git",
+    "SPIN": "1",
 }
 
 

@@ -99,6 +99,14 @@ def test_a_process_that_left_the_group_is_ended_with_its_command(area: Area, san
     assert is_free(area.root / "lock")
 
 
+def test_a_process_that_left_the_group_is_ended_also_if_its_command_kills_the_one_that_keeps_it(area: Area) -> None:
+    os.mkfifo(area.root / "fifo")
+    left = "setsid bash -c 'exec 9> lock; flock 9; echo ready > fifo; exec sleep 1000'"
+    output = output_of(area, Sandbox("none"), f"{left} & read line < fifo; kill -9 $PPID; sleep 1000")
+    assert output == ToolOutput(f"[no output]\n{ENDED}\n[exit code -9]", error=True, exit=-9)
+    assert is_free(area.root / "lock")
+
+
 AGENT = """\
 import asyncio, json, os, sys
 from pathlib import Path
@@ -127,3 +135,27 @@ def test_all_that_a_command_started_ends_when_the_agent_is_killed(area: Area, sa
     words = (sys.executable, "-c", AGENT, str(area.root.parent), sandbox.kind, sandbox.program, sandbox.library, command, how)
     assert subprocess.run(words, check=False, capture_output=True).returncode == -9
     assert is_free(area.root / "lock")
+
+
+def test_the_end_of_a_command_is_known_before_a_loop_can_close_however_often_its_ending_is_cancelled(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    exits: list[int | None] = []
+
+    async def end(cancellations: int) -> None:
+        running = await shell.start("trap '' TERM; echo ready; while :; do read -t 60 < <(tail -f /dev/null); done", {})
+        await running.output.arrived.wait()
+        ending = asyncio.ensure_future(running.kill())
+        ending.add_done_callback(lambda _: exits.append(running.exit))
+        for _ in range(cancellations):
+            # It has been asked to end by now, and its time to do so is cut short.
+            await asyncio.wait((ending,), timeout=0)
+            ending.cancel()
+
+    try:
+        # The end of the loop cancels what still goes on, once more.
+        for cancellations in (1, 2, 3):
+            asyncio.run(end(cancellations))
+        assert len(exits) == 3
+        assert None not in exits
+    finally:
+        shell.watcher.close()

@@ -48,9 +48,14 @@ def test_bubblewrap_gets_what_is_visible_and_the_folders_of_the_area(area: Area,
     project, temp = str(area.root), str(area.temp)
     git = f"{project}/.git"
     arguments = bubblewrap_arguments("bwrap", area)
-    start = arguments.index("--dev")
-    assert arguments[start:] == (
-        *("--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run", "--symlink", "/run", "/var/run", "--dir", str(area.home)),
+    start, after = arguments.index("--dev"), arguments.index("--tmpfs")
+    kernel = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "mtrr")
+    assert arguments[start:after] == (
+        *("--dev", "/dev", "--proc", "/proc"),
+        *(word for name in kernel for word in ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")),
+    )
+    assert arguments[after:] == (
+        *("--tmpfs", "/run", "--symlink", "/run", "/var/run", "--dir", str(area.home)),
         *("--ro-bind-try", "/run/current-system", "/run/current-system"),
         *("--bind", temp, TEMP, "--bind", temp, temp, "--bind", project, project),
         *("--bind", git, git, "--ro-bind", f"{git}/hooks", f"{git}/hooks", "--ro-bind", f"{git}/config", f"{git}/config"),
@@ -93,6 +98,9 @@ SECRET_FILES = (
         ".mozilla/key4.db",
         ".config/some new program/login",
     ),
+    # Beside the programs and packages of a toolchain.
+    *(".local/share/uv/credentials/credentials.toml", ".rye/credentials", ".opam/plugins/opam-publish/ada.token"),
+    ".dotnet/corefx/cryptography/x509stores/my/key.pfx",
 )
 BUILD_FILES = (
     ".cargo/registry/x",
@@ -101,7 +109,9 @@ BUILD_FILES = (
     ".m2/repository/x",
     "go/pkg/x",
     ".nvm/x",
-    ".local/share/uv/x",
+    ".local/share/uv/python/x",
+    ".opam/5.1.0/bin/ocaml",
+    ".dotnet/sdk/x",
     ".gitconfig",
     "data/x",
 )
@@ -136,6 +146,16 @@ def test_bubblewrap_shows_no_socket_outside_of_the_project(area: Area) -> None:
         words = (str(Path(sys.executable).resolve()), "-c", script, str(place))
         outside, inside = (subprocess.run(each, capture_output=True, check=False).returncode for each in (words, sandbox.wrap(area)(words)))
     assert (outside, inside) == (0, 1)
+
+
+def test_bubblewrap_lets_no_administrator_change_settings_of_the_kernel(area: Area) -> None:
+    sandbox = find_sandbox(area)
+    if sandbox.kind != "bubblewrap":
+        pytest.skip(f"this machine has no bubblewrap that works: {sandbox.why}")
+    # Processes belong to who started them, and a file for pressure only tells its writer something.
+    look = r"find /proc /sys \( -path '/proc/[0-9]*' -o -path /proc/pressure \) -prune -o -type f -writable -print"
+    found = subprocess.run(sandbox.wrap(area)(("bash", "-c", look)), cwd=area.root, check=False, capture_output=True, text=True)
+    assert found.stdout == ""
 
 
 def test_each_sandbox_says_what_it_does(area: Area) -> None:

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from palimpsest.core.items import Content, Document, Image, Item, Text, ToolCall, ToolResult, kind_of
+from palimpsest.core.items import Content, Document, Image, Item, Kind, Text, Thinking, ToolCall, ToolResult, kind_of
 from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models.cards import card
 from palimpsest.wire.request import Params, RequestRepair, Tool
+from palimpsest.wire.stream import decode_response
 
 CLAUDE = card("claude-sonnet-4-5")
 
@@ -155,3 +156,41 @@ def test_a_native_tool_is_declared_verbatim_and_a_free_one_takes_a_text() -> Non
             "input_schema": {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]},
         },
     ]
+
+
+@pytest.mark.states("PV-13", "PV-32", "PV-33")
+def test_the_blocks_of_a_reply_go_back_as_they_came_to_a_model_that_binds_its_thinking() -> None:
+    model = card("claude-sonnet-5-5")
+    thought = {"type": "thinking", "thinking": "", "signature": "s"}
+    blocks: list[dict[str, Any]] = [
+        {"type": "text", "text": "Let me see."},
+        thought,
+        {"type": "text", "text": ""},
+        {**thought, "signature": "t"},
+        {"type": "text", "text": "\n\n"},
+        {**thought, "signature": "u"},
+        {"type": "fallback", "from": {"model": "a"}},
+        {"type": "kind_of_next_year", "nested": [{"x": None}]},
+        {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {"path": "a"}},
+    ]
+    reply = decode_response("anthropic", json.dumps({"type": "message", "content": blocks}).encode(), model)
+    said = Item("1.0", "user", Text("hi"))
+    kinds: dict[type[Content], Kind] = {Thinking: "thinking", ToolCall: "call"}
+    items = tuple(Item(f"2.{number}", kinds.get(type(part), "assistant"), part) for number, part in enumerate(reply.parts))
+    sent = json.loads(encode(View(items=(said, *items)), model, (), Params(breakpoint_rule="none")).body)
+    assert sent["messages"][1] == {"role": "assistant", "content": blocks}
+
+
+@pytest.mark.states("PV-30")
+def test_a_system_message_behind_results_does_not_touch_them_on_a_model_that_could_take_it_for_a_part_of_them() -> None:
+    talk = (
+        Item("1.0", "user", Text("hi")),
+        Item("2.0", "call", ToolCall("toolu_1", "read", "{}")),
+        Item("3.0", "result", ToolResult("toolu_1", (Text("ok"),))),
+        Item("4.0", "context", Text("mind", "developer")),
+    )
+    body = json.loads(encode(View(items=talk), card("claude-haiku-5-5"), (Tool("read"),), Params(breakpoint_rule="none")).body)
+    assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user", "system"]
+    assert body["messages"][2]["content"][1:] == [{"type": "text", "text": "End of the tool results."}]
+    older = json.loads(encode(View(items=talk), card("claude-sonnet-5"), (Tool("read"),), Params(breakpoint_rule="none")).body)
+    assert [message["role"] for message in older["messages"]] == ["user", "assistant", "user"]

@@ -86,12 +86,13 @@ def test_an_unanswered_call_is_answered_under_the_id_it_carries(model: ModelCard
     assert ids(model, view_of(ToolCall("ours", "read", "{}", given="call_0"))) == ["call_0", ">call_0"]
 
 
-def test_a_result_that_the_provider_shall_drop_is_named_as_it_is_sent() -> None:
+def test_a_result_that_the_provider_shall_clear_is_sent_under_the_id_of_its_call() -> None:
     able = replace(CLAUDE, cache_edits=True)
     call, result = pair("ours", "call_0")
     items = (Item("1.0", "user", Text("go")), Item("2.0", "call", call), Item("3.0", "result", result, mask=Cover("", "cached")))
     body = json.loads(encode(View(items=items), able, (), PLAIN).body)
-    assert body["context_management"] == {"edits": [{"type": "delete_tool_results", "tool_use_ids": ["call_0"]}]}
+    edit = {"type": "clear_tool_uses_20250919", "trigger": {"type": "tool_uses", "value": 1}, "keep": {"type": "tool_uses", "value": 0}}
+    assert (body["context_management"], body["messages"][-1]["content"][0]["tool_use_id"]) == ({"edits": [edit]}, "call_0")
 
 
 @pytest.mark.parametrize("model", WIRES, ids=lambda model: model.wire)

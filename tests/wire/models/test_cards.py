@@ -20,11 +20,13 @@ def test_the_card_of_sonnet_says_window_cache_and_prices() -> None:
         reply=64_000,
         family="claude",
         documents=True,
-        thinking=True,
+        thinking="budget",
         cache="breakpoints",
         cache_minimum=1024,
         prices=Prices(input=3, output=15, cache_read=0.3, cache_write=3.75, cache_write_long=6),
         call_ids="claude",
+        cache_edits=True,
+        diagnoses_cache=True,
     )
 
 
@@ -33,14 +35,14 @@ def test_the_card_of_gpt_says_the_window_of_the_catalogue() -> None:
         name="gpt-5.5",
         wire="responses",
         provider="openai",
-        window=272_000,
+        window=1_050_000,
         reply=128_000,
         family="gpt",
-        input_limit=272_000,
+        chat_tools="unthinking",
         documents=True,
-        thinking=True,
+        thinking="adaptive",
         cache="automatic",
-        prices=Prices(input=5, output=30, cache_read=0.5),
+        prices=Prices(input=5, output=30, cache_read=0.5, long=LongPrices(272_000, 10, 45, 1)),
     )
 
 
@@ -91,6 +93,9 @@ class Case:
         Case("gpt-5-2025-08-07", "gpt-5", "gpt-5-2025-08-07"),
         Case("openai/gpt-5.2-codex-fast", "gpt-5.2-codex", "gpt-5.2-codex-fast"),
         Case("gpt-5-chat-latest", "gpt-5", "gpt-5-chat-latest"),
+        Case("gpt-5.6", "gpt-5.6-sol", "gpt-5.6"),
+        Case("deepseek-flash", "deepseek-v4-flash", "deepseek-flash"),
+        Case("grok-build-latest", "grok-4.5", "grok-build-latest"),
     ],
     ids=lambda case: case.asked,
 )
@@ -175,11 +180,11 @@ def test_a_card_file_makes_cards_from_nothing_and_from_others() -> None:
     output = 2
 
     [cards.house-sonnet]
-    like = "claude-sonnet-4-6"
+    like = "claude-sonnet-4-5"
     api_name = "sonnet-eu"
     prices.input = 3.3
     """
-    sonnet = card("claude-sonnet-4-6")
+    sonnet = card("claude-sonnet-4-5")
     assert parse_cards(text) == (
         ModelCard("my-qwen", "chat", "openai-compatible", 65_536, 4_096, prices=Prices(0.5, 2)),
         ModelCard(
@@ -191,10 +196,12 @@ def test_a_card_file_makes_cards_from_nothing_and_from_others() -> None:
             family="claude",
             api_name="sonnet-eu",
             documents=True,
-            thinking=True,
+            thinking="budget",
             cache="breakpoints",
             prices=Prices(3.3, 15, 0.3, 3.75, 6),
+            cache_edits=True,
             call_ids="claude",
+            diagnoses_cache=True,
         ),
     )
     assert sonnet.prices.input == 3
@@ -253,33 +260,126 @@ def test_a_version_with_a_point_is_the_same_claude() -> None:
     assert card("gpt-5.5").name == "gpt-5.5"
 
 
-@pytest.mark.parametrize(
-    ("name", "known"),
-    [
-        ("claude-opus-9", "claude-opus-5"),
-        ("anthropic/claude-haiku-4-9-20290101", "claude-haiku-4-5"),
-        ("gpt-5.5-turbo", "gpt-5.5"),
-        ("gpt-4o", "gpt-5"),
-        ("mimo-v2.5-free", "openai-compatible/mimo-v2.5-free"),
-        ("", ""),
-    ],
-)
-def test_a_model_without_a_card_has_the_nearest_of_its_family_as_stand_in(name: str, known: str) -> None:
-    assert stand_in(name).name == known
+@pytest.mark.states("PV-77")
+def test_a_model_without_a_card_has_the_newest_of_its_line_as_stand_in() -> None:
+    asked = {
+        "claude-opus-9": "claude-opus-5-5",
+        "claude-haiku-6": "claude-haiku-5-5",
+        "claude-mythos-5-3": "claude-mythos-5-2",
+        "claude-fable-6-1-20270101": "claude-fable-5-2",
+        "claude-sonnet-5-1": "claude-sonnet-5",
+        "claude-3-opus-20240229": "claude-opus-4",
+        "anthropic/claude-haiku-4-9-20290101": "claude-haiku-4-5",
+        "gpt-6.2-sol": "gpt-6.1-sol",
+        "gpt-7-astra": "gpt-6-astra",
+        "gpt-5.5-turbo": "gpt-5.5",
+        "gpt-5.3-codex-spark": "gpt-5.3-codex",
+        "gpt-4o": "gpt-5",
+        "grok-5": "grok-4.7",
+        "kimi-k4": "kimi-k3.1-pro",
+        "mimo-v2.5-free": "openai-compatible/mimo-v2.5-free",
+        "": "",
+    }
+    assert {name: stand_in(name).name for name in asked} == asked
 
 
-def test_a_recorded_model_without_a_card_keeps_its_name_and_has_no_prices() -> None:
-    assert recorded_card("claude-opus-9") == msgspec.structs.replace(
-        card("claude-opus-5"), name="claude-opus-9", api_name="claude-opus-9", prices=Prices()
-    )
+@pytest.mark.states("PV-01", "PV-77")
+def test_a_claude_that_may_be_newer_than_its_stand_in_is_sent_only_what_every_model_takes() -> None:
+    of_nobody = {
+        "prices": Prices(),
+        "thinking": "always",
+        "thinks_unasked": True,
+        "forced_tools": False,
+        "sampling": False,
+        "prefill": False,
+        "system_messages": False,
+        "compaction": "none",
+        "binds_thinking": True,
+        "reads_thinking": (),
+    }
+    for name, other in (("claude-opus-9", "claude-opus-5-5"), ("claude-haiku-6", "claude-haiku-5-5"), ("claude-opus-5-1", "claude-opus-5")):
+        assert recorded_card(name) == msgspec.structs.replace(card(other), name=name, api_name=name, **of_nobody)
+    for name, other in (("claude-opus-4-9", "claude-opus-4-8"), ("gpt-6.2-sol", "gpt-6.1-sol")):
+        assert recorded_card(name) == msgspec.structs.replace(card(other), name=name, api_name=name, prices=Prices())
     assert recorded_card("openai/o9").api_name == "openai/o9"
     assert recorded_card("gpt-5.5") == card("gpt-5.5")
+
+
+@pytest.mark.states("PV-01", "PV-25", "PV-26", "PV-27", "PV-28", "PV-29", "PV-30", "PV-32", "PV-72")
+def test_the_cards_say_what_newer_models_refuse() -> None:
+    claudes = [each for each in CARDS if each.family == "claude"]
+    unforced = {"claude-fable-5-1", "claude-mythos-5-1", "claude-opus-5-5", "claude-sonnet-5-5", "claude-fable-5-2", "claude-mythos-5-2"}
+    assert {each.name for each in CARDS if each.binds_thinking} == unforced | {"claude-haiku-5-5"}
+    assert {each.name for each in CARDS if not each.forced_tools} == unforced
+    assert {each.name for each in claudes if each.thinking == "always"} == unforced - {"claude-sonnet-5-5"} | {
+        "claude-fable-5",
+        "claude-mythos-5",
+    }
+    thinking_unasked = unforced | {"claude-fable-5", "claude-mythos-5", "claude-opus-5", "claude-sonnet-5", "claude-haiku-5-5"}
+    assert {each.name for each in CARDS if each.thinks_unasked} == thinking_unasked
+    unsampled = thinking_unasked | {"claude-opus-4-7", "claude-opus-4-8"}
+    assert {each.name for each in CARDS if not each.sampling} == unsampled | {"gpt-6-astra"}
+    assert {each.name for each in CARDS if not each.prefill} == unsampled | {"claude-opus-4-6", "claude-sonnet-4-6"}
+    assert {each.name for each in claudes if each.takes_system_messages} == thinking_unasked - {"claude-sonnet-5"} | {"claude-opus-4-8"}
+    assert [each.name for each in claudes if each.thinking_off != "disabled"] == ["claude-sonnet-5-5"]
+    assert {each.name: each.default_effort for each in CARDS if each.default_effort not in ("", "high")} == {
+        "claude-opus-5-5": "medium",
+        "claude-haiku-5-5": "medium",
+        "gpt-6-astra": "low",
+    }
+    assert {each.name: each.least_effort for each in CARDS if each.least_effort} == {"gpt-6-astra": "low"}
+    assert {each.name for each in CARDS if each.chat_tools != "always"} == {
+        each.name for each in CARDS if each.name.startswith(("gpt-5.4", "gpt-5.5", "gpt-5.6", "gpt-6"))
+    }
+    assert [each.name for each in CARDS if each.chat_tools == "never"] == ["gpt-6-astra"]
+    assert {each.name for each in CARDS if each.drops_reasoning} == {each.name for each in CARDS if each.name.startswith("gpt-6")}
+
+
+@pytest.mark.states("PV-76")
+def test_a_card_file_may_still_say_only_whether_a_model_thinks() -> None:
+    text = """
+    [cards.a]
+    like = "claude-opus-5"
+    thinking = true
+    [cards.b]
+    like = "claude-opus-5"
+    thinking = false
+    [cards.c]
+    like = "local/x"
+    thinking = true
+    [cards.d]
+    like = "claude-3-5-haiku"
+    thinking = true
+    [cards.e]
+    like = "claude-haiku-4-5"
+    thinking = "always"
+    """
+    assert {each.name: each.thinking for each in parse_cards(text)} == {
+        "a": "adaptive",
+        "b": "none",
+        "c": "adaptive",
+        "d": "budget",
+        "e": "always",
+    }
+
+
+def test_a_model_is_used_up_to_the_size_at_which_the_price_of_the_whole_call_rises() -> None:
+    sizes = {
+        "claude-haiku-5-5": 100_000,
+        "claude-haiku-5-5[1m]": 1_000_000,
+        "claude-sonnet-4-5": 200_000,
+        "claude-sonnet-4-5[1m]": 1_000_000,
+        "gpt-6.1-sol": 272_000,
+        "gpt-5.2": 272_000,
+        "grok-4.7": 200_000,
+    }
+    assert {name: card(name).working_window for name in sizes} == sizes
 
 
 def test_a_stand_in_is_stated_in_one_line() -> None:
     assert stand_in_note("gpt-5.5") == ""
     assert stand_in_note("claude-opus-9") == (
-        "no card is known for the model 'claude-opus-9'; that of claude-opus-5 stands in: "
+        "no card is known for the model 'claude-opus-9'; that of claude-opus-5-5 stands in: "
         "wire anthropic, window 1,000,000 tokens, price unknown"
     )
     assert stand_in_note("mimo-v2.5-free") == (

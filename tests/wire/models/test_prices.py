@@ -1,5 +1,6 @@
 """What calls cost: prices by part, by length, by day and by the model that replied; an unknown price is None."""
 
+from datetime import date
 from typing import Any
 
 import msgspec
@@ -34,6 +35,69 @@ def test_a_prompt_above_the_step_has_the_prices_of_a_long_one(name: str) -> None
 @pytest.mark.parametrize("name", ["claude-sonnet-4-6[1m]", "claude-opus-4-6[1m]", "claude-sonnet-5"])
 def test_the_newer_models_have_one_price_at_any_length(name: str) -> None:
     assert card(name).prices.long is None
+
+
+LISTED = """
+claude-fable-5-2 claude-mythos-5-2 | 8 40 .20 10 16
+claude-fable-5-1 claude-mythos-5-1 | 10 50 .25 12.5 20
+claude-fable-5 claude-mythos-5 | 10 50 1 12.5 20
+claude-opus-5-5 | 4 20 .20 5 8
+claude-opus-5 claude-opus-4-8 claude-opus-4-7 claude-opus-4-6 | 5 25 .50 6.25 10
+claude-sonnet-5-5 | 2 10 .10 2.5 4
+claude-sonnet-5 | 2 10 .20 2.5 4
+claude-haiku-5-5 | .10 .50 .01 .125 .20 | 100000 .50 2.50 .05 .625 1.00
+claude-sonnet-4-6 | 3 15 .30 3.75 6
+claude-haiku-4-5 | 1 5 .10 1.25 2
+gpt-6-astra | 10 50 1 12.5 25 | 272000 20 75 2 25 50
+gpt-6.1-sol | 2 10 .10 2.5 5 | 272000 4 15 .20 5 10
+gpt-6.1-terra | 1 5 .05 1.25 2.5 | 272000 2 7.5 .10 2.5 5
+gpt-6-sol | 2 10 .20 2.5 5 | 272000 4 15 .40 5 10
+gpt-6-luna | .10 .50 .01 .125 .25 | 272000 .20 .75 .02 .25 .50
+gpt-5.6-sol gpt-5.6 | 4 20 .40 5 10 | 272000 8 30 .80 10 20
+gpt-5.6-terra | 2 12 .20 2.5 5 | 272000 4 18 .40 5 10
+gpt-5.6-luna | .20 1.2 .02 .25 .50 | 272000 .40 1.8 .04 .50 1.00
+gpt-5.5 | 5 30 .50 - - | 272000 10 45 1 - -
+gpt-5.4 | 2.5 15 .25 - - | 272000 5 22.5 .50 - -
+grok-4.7 grok-4.6 | 2 6 .50 - - | 200000 4 12 1 - -
+grok-4.5 grok-build-latest | 2 6 .30 - - | 200000 4 12 .60 - -
+gemini-4-argon | 4 20 .20 - -
+gemini-3.8-flash | 1.5 7.5 .15 - -
+gemini-3.1-pro-preview | 2 12 .20 - - | 200000 4 18 .40 - -
+deepseek-v4-pro | 1.32 3.96 .044 - -
+deepseek-v4-flash deepseek-flash | .3 1.2 .006 - -
+kimi-k3.1-pro | 2 10 .20 2 4
+kimi-k3 | 3 15 .30 3 6
+kimi-k2.7-code | .95 4 .19 - -
+glm-5.3 | 1.4 4.4 .26 - -
+glm-5.3-flash | .15 .50 .03 - -
+qwen3.8-max | 2 6 .25 - -
+qwen3.8-flash | .15 .47 .016 - -
+"""
+
+
+@pytest.mark.states("PV-36", "PV-37", "PV-38", "PV-75")
+def test_the_newest_prices_are_those_of_the_lists() -> None:
+    for line in LISTED.strip().splitlines():
+        names, usual, *long = (part.split() for part in line.split("|"))
+        dollars = [None if word == "-" else float(word) for word in usual]
+        steps = [None if word == "-" else float(word) for word in (long or [[]])[0]]
+        for name in names:
+            prices = card(name).prices
+            assert (name, [prices.input, prices.output, prices.cache_read, prices.cache_write, prices.cache_write_long]) == (name, dollars)
+            assert (name, [] if prices.long is None else list(msgspec.structs.astuple(prices.long))) == (name, steps)
+
+
+@pytest.mark.states("PV-78")
+def test_a_call_of_a_known_model_is_priced_by_its_day() -> None:
+    book, reads = PriceBook(), Usage(cache_read=1_000_000)
+    days = {"2026-10-06": 0.2, "2026-10-07": 0.1, "2027-01-01": 0.1}
+    assert {day: book.usd([_spent("claude-sonnet-5-5", reads, day=_day_number(day))]) for day in days} == days
+    days = {"2026-11-30": 2.0, "2026-12-01": 4.0}
+    assert {day: book.usd([_spent("gemini-4-argon", MILLION, day=_day_number(day))]) for day in days} == days
+
+
+def _day_number(day: str) -> int:
+    return (date.fromisoformat(day) - date(1970, 1, 1)).days
 
 
 def test_output_alone_does_not_make_a_prompt_long() -> None:

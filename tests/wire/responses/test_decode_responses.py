@@ -1,3 +1,4 @@
+import json
 import re
 from pathlib import Path
 
@@ -5,6 +6,7 @@ import pytest
 
 from palimpsest.core.errors import PromptTooLong, ProviderError, WireError
 from palimpsest.core.events import ModelReplied, Usage
+from palimpsest.core.events.calls import CacheDiagnosis
 from palimpsest.core.events.deltas import CallDelta, TextDelta, ThinkingDelta
 from palimpsest.core.items import Content, Opaque, Signature, Text, Thinking, ToolCall
 from palimpsest.wire.models.cards import card
@@ -195,3 +197,38 @@ def test_a_failed_response_says_whether_the_prompt_was_too_long() -> None:
         decode_response("responses", b'{"status":"failed","output":[]}', GPT)
     with pytest.raises(WireError, match="not a response"):
         decode_response("responses", b'{"object":"list"}', GPT)
+
+
+@pytest.mark.states("PV-71")
+def test_the_encrypted_content_of_an_item_is_that_of_its_end() -> None:
+    def event(kind: str, sealed: str) -> bytes:
+        item = f'{{"type":"reasoning","id":"r","summary":[],"encrypted_content":"{sealed}"}}'
+        return f'data: {{"type":"response.output_item.{kind}","output_index":0,"item":{item}}}\n\n'.encode()
+
+    decoding = decoder("responses", GPT)
+    decoding.feed(event("added", "begun"))
+    # An item that was cut has none that could go back.
+    assert decoding.partial().parts == (Thinking("", None, "sealed", "r"),)
+    decoding.feed(event("done", "whole"))
+    assert decoding.partial().parts == (Thinking("", Signature("openai", "gpt-5.5", "whole"), "sealed", "r"),)
+
+
+@pytest.mark.states("PV-57")
+def test_what_a_response_says_of_the_cache_is_decoded_and_unknown_words_stay_unknown() -> None:
+    missed = {"type": "cache_miss", "reason": "tools_changed", "cache_missed_tokens": 900}
+    for said, found in (
+        ({"prompt_cache_diagnostics": {"type": "cache_hit"}}, CacheDiagnosis("same", "cache_hit")),
+        ({"prompt_cache_diagnostics": missed}, CacheDiagnosis("changed", "tools_changed", 900)),
+        (
+            {"prompt_cache_diagnostics": {"type": "comparison_response_not_found"}},
+            CacheDiagnosis("unknown", "comparison_response_not_found"),
+        ),
+        ({"prompt_cache_diagnostics": {"type": "w" * 200}}, CacheDiagnosis("unknown", "w" * 100)),
+        ({"prompt_cache_diagnostics": None}, None),
+        ({}, None),
+    ):
+        response: dict[str, object] = {"object": "response", "status": "completed", "output": [], **said}
+        streaming = decoder("responses", GPT)
+        streaming.feed(f"data: {json.dumps({'type': 'response.completed', 'response': response})}\n\n".encode())
+        whole = decode_response("responses", json.dumps(response).encode(), GPT)
+        assert (said, whole.diagnosis, streaming.finish().diagnosis) == (said, found, found)

@@ -27,9 +27,11 @@ from palimpsest.wire.models.cards import ModelCard
 MODE: Final = "mode"
 MODEL: Final = "model"
 COMPACT: Final = "/compact"
+SUMMARIZE: Final = "/summarize"
+"""The name that OpenCode has for `/compact`."""
 CONTEXT: Final = "/context"
 _COMMANDS: Final = (
-    (COMPACT, "Fold the conversation now to make room; nothing is lost.", "what the summary should keep"),
+    (COMPACT, "Fold the conversation now to make room; nothing is lost. `/summarize` is the same.", "what the summary should keep"),
     (CONTEXT, "Show how full the window is, and what the session has cost.", ""),
 )
 _MOST_PROMPTS: Final = 100
@@ -84,4 +86,5 @@ def command_of(parts: tuple[Part, ...]) -> tuple[str, str] | None:
     if not isinstance(first, Text):
         return None
     word, _, rest = first.text.strip().partition(" ")
+    word = COMPACT if word == SUMMARIZE else word
     return (word, rest.strip()) if word in (COMPACT, CONTEXT) else None

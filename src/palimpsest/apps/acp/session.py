@@ -29,6 +29,7 @@ from palimpsest.core.events import Event, InputWithdrawn, Interrupted, ModeChang
 from palimpsest.core.format.texts import dollars, percent_of
 from palimpsest.core.items import Part, ToolCall
 from palimpsest.core.pairs import pending_calls
+from palimpsest.core.tokens.budget import window_rows
 from palimpsest.core.tokens.spending import total_of
 from palimpsest.engine.agent import Agent
 
@@ -206,7 +207,8 @@ class EditorSession:
 
     def _response(self, cancels: int, first: int) -> PromptResponse:
         ended = [event.body for event in self._log.reader.run(first, self._log.tip) if isinstance(event.body, ModelReplied | Interrupted)]
-        used = total_of(body.usage for body in ended)
+        beside = [each.usage for body in ended if isinstance(body, ModelReplied) for each in body.beside]
+        used = total_of((*(body.usage for body in ended), *beside))
         usage = TurnUsage(
             total_tokens=used.prompt + used.output,
             input_tokens=used.input,
@@ -233,11 +235,14 @@ class EditorSession:
         return PromptResponse(stop_reason="end_turn")
 
     async def _compact(self, focus: str) -> None:
+        earlier = self.agent.unseen()
         first, before = self._log.tip + 1, self.agent.session.used
         await self.agent.compact(focus)
-        for event in self._log.reader.run(first, self._log.tip):
+        for event in (*earlier, *self._log.reader.run(first, self._log.tip)):
             for update in self._updates.live(event):
                 await self.send(update)
+        # The next turn does not bring them again.
+        self.agent.unseen()
         await self.send(agent_text(f"The context had {before:,} tokens and has {self.agent.session.used:,} now."))
         await self.send(self._usage())
 
@@ -253,7 +258,10 @@ class EditorSession:
             ("cost", spent),
             ("session", f"{self._log.session} (`pal context {self._log.session}` shows every item)"),
         )
-        await self.send(agent_text("\n".join(f"- {name}: {value}" for name, value in rows)))
+        filled = window_rows(self._log.view, session.counter, session.tools_tokens, session.profile.rows)
+        filled |= {"Free space": max(0, usage.size - usage.used - session.budget.buffer), "Autocompact buffer": session.budget.buffer}
+        shares = [(name, f"{tokens:,} tokens ({percent_of(tokens, usage.size)} %)") for name, tokens in filled.items()]
+        await self.send(agent_text("\n".join(f"- {name}: {value}" for name, value in (*rows, *shares))))
 
     async def _switch(self) -> None:
         if self._model and self._model != self.agent.session.card.name:

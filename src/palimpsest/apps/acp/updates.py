@@ -26,9 +26,11 @@ from palimpsest.core.edits import Fold
 from palimpsest.core.events import (
     CallStarted,
     Event,
+    Failed,
     Interrupted,
     ModelReplied,
     NoteSaved,
+    Noticed,
     TaskChanged,
     Titled,
     ToolReturned,
@@ -38,6 +40,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.events.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, UsageDelta
 from palimpsest.core.items import Content, Image, Part, Text, Thinking, ToolCall, text_of
+from palimpsest.engine.loop.context import MISSING_PAGE
 
 Update: TypeAlias = (
     UserMessageChunk
@@ -128,6 +131,10 @@ class SessionUpdates:
                     yield self._plan.update()
             case NoteSaved() as body if self._is_live:
                 yield AgentThoughtChunk(session_update="agent_thought_chunk", content=text_block(f"[{saved_note_line(body)}]"))
+            case Failed(what=what, message=message) if what == MISSING_PAGE and self._is_live:
+                yield AgentThoughtChunk(session_update="agent_thought_chunk", content=text_block(f"[{what}: {message}]"))
+            case Noticed(text=text) if self._is_live:
+                yield AgentThoughtChunk(session_update="agent_thought_chunk", content=text_block(f"[{text}]"))
             case Titled(title=title):
                 yield SessionInfoUpdate(session_update="session_info_update", title=valid(title))
             case ViewEdited() as body if any(isinstance(edit, Fold) for edit in body.edits):

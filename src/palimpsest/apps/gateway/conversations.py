@@ -16,6 +16,8 @@ from palimpsest.core.ports import SessionArchive
 
 MOST_OPEN: Final = 64
 """Conversations that are open at once; of those that wait for nothing, the one that was used longest ago is closed for another."""
+# Replies after which a conversation can be continued.
+_MOST_REPLIES: Final = 1_024
 # How long a request waits for the end of the reply before it, in seconds; longer means that both are on their way at once.
 _REPLY_WAIT: Final = 0.05
 _STOP_SECONDS: Final = 2.0
@@ -53,6 +55,7 @@ class OpenConversations:
         self._store = store
         self._lanes: OrderedDict[str, Lane] = OrderedDict()
         self._mains: OrderedDict[str, str] = OrderedDict()
+        self._replies: OrderedDict[str, ConversationName] = OrderedDict()
         self._places = count()
 
     async def lane(self, name: ConversationName) -> Lane:
@@ -82,6 +85,27 @@ class OpenConversations:
         except PalimpsestError:
             return False
         return True
+
+    def replied(self, reply: str, name: ConversationName) -> None:
+        """Take in the id of a reply of a conversation, after which its client may go on without sending it again."""
+        if reply:
+            self._replies[reply] = name
+            while len(self._replies) > _MOST_REPLIES:
+                self._replies.popitem(last=False)
+
+    async def of_reply(self, reply: str) -> ConversationName | None:
+        """Return the conversation of a reply if its list up to there is at hand; else `None`."""
+        name = self._replies.get(reply)
+        lane = None if name is None else self._lanes.get(name.session)
+        if lane is None or not await self.run(lane, ConversationHost.holds, lane.name.session, reply):
+            return None
+        return lane.name
+
+    async def counted(self, name: ConversationName, body: bytes) -> bytes | None:
+        """Return a request for the number of tokens of a list, as it can be sent; `None` if its conversation is not open."""
+        session = name.session if name.session in self._lanes else self._mains.get(name.client, "")
+        lane = self._lanes.get(session)
+        return None if lane is None else await self.run(lane, ConversationHost.counted, lane.name.session, body)
 
     def parent_of(self, name: ConversationName) -> str:
         """Return the session of the client whose sub-agent has this conversation; empty if there is none."""

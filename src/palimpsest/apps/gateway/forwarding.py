@@ -1,6 +1,7 @@
 """Passes requests on to a provider and its replies back, byte for byte, with the headers that belong to each connection left out."""
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator, Iterable, Mapping
 from ipaddress import ip_address
@@ -28,6 +29,7 @@ _OF_CONNECTION: Final = frozenset(
         "expect",
     }
 )
+_PROXIES: Final = frozenset({"http_proxy", "https_proxy", "all_proxy"})
 _ACCEPT_ENCODING: Final = "accept-encoding"
 _CONNECT_SECONDS: Final = 30.0
 # The clients have time limits of their own, and a model may think for minutes before its first byte.
@@ -35,6 +37,15 @@ _READ_SECONDS: Final = 3600.0
 _IDLE_CONNECTIONS: Final = 32
 # A client that stops in the middle of its request for so long is gone.
 _BODY_SECONDS: Final = 60.0
+
+
+class ForwardedRequest(NamedTuple):
+    """A request on its way to a provider: its method, address and headers, and its body, as bytes or as a stream."""
+
+    method: str
+    url: str
+    headers: list[tuple[bytes, bytes]]
+    body: bytes | AsyncIterator[bytes]
 
 
 class Upstreams(NamedTuple):
@@ -128,11 +139,22 @@ def _is_loopback(host: str) -> bool:
 
 
 def connect() -> httpx.AsyncClient:
-    """Return the client for all providers; proxies of the environment are used, but not for this machine."""
+    """Return the client for all providers; proxies of the environment are used, but not for this machine.
+
+    Raises `BadInput` if a proxy of the environment cannot be used: past it, requests would go where they should not.
+    """
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=_IDLE_CONNECTIONS)
     timeout = httpx.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS)
     direct: dict[str, httpx.AsyncBaseTransport | None] = {"all://127.0.0.1": None, "all://localhost": None}
-    return httpx.AsyncClient(limits=limits, timeout=timeout, mounts=direct, follow_redirects=False)
+    try:
+        return httpx.AsyncClient(limits=limits, timeout=timeout, mounts=direct, follow_redirects=False)
+    except (ImportError, ValueError, httpx.InvalidURL) as error:
+        names = ", ".join(sorted(name for name in os.environ if name.lower() in _PROXIES and os.environ[name]))
+        raise BadInput(
+            f"a proxy of the environment ({names}) cannot be used: {str(error).partition('.')[0]}; set it to one of http:// or https://, "
+            "or for SOCKS install it with `pip install 'httpx[socks]'`",
+            where="pal gateway",
+        ) from error
 
 
 def forwarded_headers(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

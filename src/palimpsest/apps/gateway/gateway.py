@@ -2,26 +2,31 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import httpx
+from msgspec import Raw
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from palimpsest.apps.gateway.admission import LOOP_HEADER, Door
 from palimpsest.apps.gateway.conversations import Lane, OpenConversations
-from palimpsest.apps.gateway.forwarding import Upstreams, connect, read_body, returned_headers, send, timely
+from palimpsest.apps.gateway.forwarding import ForwardedRequest, Upstreams, connect, read_body, returned_headers, send, timely
 from palimpsest.apps.gateway.given import fields_of, is_followed, text_at
 from palimpsest.apps.gateway.hosting import ConversationHost, Observed, PreparedBody, SentForm
 from palimpsest.apps.gateway.keep_alive import CacheKeeper, Pause, SentCall
 from palimpsest.apps.gateway.kept_reply import KeptReply
+from palimpsest.apps.gateway.paths import PathTranslator
 from palimpsest.apps.gateway.recorded import Mode
-from palimpsest.apps.gateway.routing import WIRES, ConversationName, conversation_name
+from palimpsest.apps.gateway.routing import WIRES, ConversationName, continuation_name, conversation_name
+from palimpsest.apps.gateway.thinking import ThinkingMismatch, ThinkingMode, is_reporting, refusal_of, with_beta
+from palimpsest.apps.gateway.threads import COUNTING_PATH, REFUSAL, Thread, ThreadMode, thread_of, without_beta, without_thread
 from palimpsest.apps.gateway.workers import HostEnded, ThreadWorkers, Workers
 from palimpsest.audit.pricing.two_bills import GatewayBill
+from palimpsest.core.edits import ReasoningLost
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Value
 from palimpsest.stores.home import AnyHome
@@ -43,16 +48,20 @@ _RECORD_S: Final = 5.0
 _MOST_BYTES: Final = 34_000_000
 # A reply that is longer is passed on whole and not recorded.
 _MOST_REPLY_BYTES: Final = 32_000_000
+# An error of a provider is shorter.
+_MOST_ERROR_BYTES: Final = 100_000
 # The share of the patience after which no new edit is begun; the rest is for one that is being made.
 _PLANNING_SHARE: Final = 0.6
 _LONGEST_NOTE: Final = 500
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
 _STOP_SECONDS: Final = 3.0
+_UNANSWERED: Final = "the provider refused the request or could not be reached"
 
 
 class RequestReport(Value, frozen=True):
     """One request as `--json-stream` prints it: dollars of the session so far, with the gateway and without; `ms` until it was sent on.
 
+    `reasoning_lost` is the thinking that edits made unusable in the session so far, `recoveries` its requests that were sent again without.
     Dollars are `None` if no price of the model is known.
     """
 
@@ -65,6 +74,8 @@ class RequestReport(Value, frozen=True):
     usd_without: float | None
     edits: int
     ms: float
+    reasoning_lost: ReasoningLost = ReasoningLost()
+    recoveries: int = 0
 
 
 @dataclass
@@ -74,12 +85,13 @@ class _Call:
     Times are those of the monotonic clock, in seconds; no new edit is begun after `plans_until`, or after `plans_for` seconds of
     processor time. `prepared` is what would be sent now, in
     the form `prepared_as`: `stable` is set once it has the edits made before it, `taken` once its
-    conversation is known. `ms` are those until it was sent on.
+    conversation is known. A call that `is_watched` is sent as it was given, whatever the mode. `ms` are those until it was sent on.
     """
 
     begun: float
     plans_until: float
     plans_for: float
+    is_watched: bool
     sent: asyncio.Event = field(default_factory=asyncio.Event)
     stable: asyncio.Event = field(default_factory=asyncio.Event)
     taken: asyncio.Event = field(default_factory=asyncio.Event)
@@ -98,7 +110,7 @@ class Gateway:
     """Passes requests on in one mode.
 
     `arrived` is called for each request, `report` gets those whose reply was recorded, and `warn` what no log could record.
-    Without `workers`, threads of this process record.
+    `threads` are refused by default, but for mode `watch`, in which they pass. Without `workers`, threads of this process record.
     """
 
     def __init__(
@@ -111,6 +123,8 @@ class Gateway:
         report: Callable[[RequestReport], None] = lambda _report: None,
         warn: Callable[[str], None] = lambda _message: None,
         fold: bool = False,
+        threads: ThreadMode | None = None,
+        thinking: ThinkingMode = "strip",
         patience_s: float = PATIENCE_S,
         record_s: float = _RECORD_S,
         keeps_alive: bool = False,
@@ -123,20 +137,23 @@ class Gateway:
         self._arrived = arrived
         self._report = report
         self._warn = warn
+        self._threads: ThreadMode = threads or ("pass" if mode == "watch" else "refuse")
         self._patience_s = patience_s
         self._record_s = record_s
         self._door = Door()
         keeps_alive = keeps_alive and mode != "watch"
-        host = workers or ThreadWorkers(ConversationHost(home, mode, fold=fold, keeps_alive=keeps_alive))
+        host = workers or ThreadWorkers(ConversationHost(home, mode, fold=fold, keeps_alive=keeps_alive, thinking=thinking))
         self._conversations = OpenConversations(host, home.store)
         self._client = connect()
         self._recording: set[asyncio.Task[None]] = set()
+        self._warned_of_encoding = False
         self._keeper = CacheKeeper(self._conversations, self._client, pause=pause) if keeps_alive else None
 
     async def answer(self, request: Request) -> Response:
         """Answer one request of a client."""
         path = bytes(request.scope.get("raw_path") or b"").decode("latin-1") or request.url.path
         wire = WIRES.get(path) if request.method == "POST" else None
+        counts = path == COUNTING_PATH and request.method == "POST"
         refusal = self._door.refusal(request.headers, is_conversation=wire is not None)
         if refusal is not None:
             return _error(refusal.status, f"pal gateway: {refusal.message}")
@@ -146,14 +163,13 @@ class Gateway:
         try:
             query = bytes(request.scope["query_string"]).decode("latin-1")
             url = self._upstreams.of(path, request.headers) + path + (f"?{query}" if query else "")
-            if wire is None:
-                return await self._passed(request, url, timely(request.stream()) if request.method in _WITH_BODY else b"", None)
+            headers = [(name, value) for name, value in request.headers.raw if name.lower() != LOOP_HEADER.encode()]
+            given = ForwardedRequest(request.method, url, [*headers, self._door.marked(request.headers)], b"")
+            if wire is None and not counts:
+                return await self._passed(given._replace(body=timely(request.stream()) if request.method in _WITH_BODY else b""), None)
             body = await read_body(request.stream(), _MOST_BYTES)
-            if not isinstance(body, bytes):
-                return await self._passed(request, url, body, None)
-            call = await self._prepared_or_given(request, wire, body)
-            changed = None if call is None or call.form == "given" or call.prepared is None else call.prepared.body
-            return await self._passed(request, url, body if changed is None else changed, call)
+            given = given._replace(body=body)
+            return await (self._of_conversation(request, given, body, wire) if isinstance(body, bytes) else self._passed(given, None))
         except BadInput as error:
             return _error(400, f"pal gateway: {error.message}")
         except TimeoutError:
@@ -161,28 +177,77 @@ class Gateway:
         except ClientDisconnect:
             return Response(status_code=499)
 
-    async def _prepared_or_given(self, request: Request, wire: WireName, body: bytes) -> _Call | None:
+    async def _of_conversation(self, request: Request, given: ForwardedRequest, body: bytes, wire: WireName | None) -> Response:
+        """Answer a request with a list, or one that asks how many tokens a list has, which has no wire here."""
+        fields = fields_of(body)
+        thread = thread_of(fields) if fields is not None and wire in ("anthropic", None) else Thread()
+        if self._threads == "refuse" and thread.kind == "continue":
+            return JSONResponse(REFUSAL, 400)
+        if self._threads == "refuse" and thread.kind == "create" and fields is not None:
+            body = without_thread(fields)
+            given = given._replace(headers=without_beta(given.headers), body=body)
+            fields, thread = {name: value for name, value in fields.items() if name != "thread"}, Thread()
+        if wire is None:
+            return await self._passed(await self._countable(request, given, body), None)
+        call = await self._prepared_or_given(request, wire, body, fields, thread)
+        if call is None or call.form == "given" or call.prepared is None:
+            return await self._passed(given, call)
+        return await self._passed(_as_prepared(given, call.prepared), call)
+
+    async def _countable(self, request: Request, given: ForwardedRequest, body: bytes) -> ForwardedRequest:
+        """A request for the number of tokens of a list, which the provider checks as any other, without thinking that we made unusable."""
         try:
-            return await self._prepared(request, wire, body)
+            fields = fields_of(body)
+            name = None if fields is None or self.mode == "watch" else conversation_name("anthropic", request.headers, fields)
+            changed = None if name is None else await self._conversations.counted(name, body)
+        except Exception as error:  # noqa: BLE001 - the provider then says what is wrong with the list as it was given
+            self._warn(f"a request to count tokens was passed on as it was given ({error!r})"[:500])
+            return given
+        return given if changed is None else given._replace(body=changed)
+
+    async def _prepared_or_given(
+        self, request: Request, wire: WireName, body: bytes, fields: Mapping[str, Raw] | None, thread: Thread
+    ) -> _Call | None:
+        try:
+            return await self._prepared(request, wire, body, fields, thread)
         except Exception as error:  # noqa: BLE001 - no error of ours may stop the request of a client
             self._warn(f"a request was passed on without a record ({error!r})"[:500])
             return None
 
-    async def _prepared(self, request: Request, wire: WireName, body: bytes) -> _Call | None:
+    async def _prepared(
+        self, request: Request, wire: WireName, body: bytes, fields: Mapping[str, Raw] | None, thread: Thread
+    ) -> _Call | None:
         """Prepare a request; `None` if it belongs to no conversation. What is not prepared at its deadline is recorded later."""
         begun, share = time.monotonic(), min(max(1.0, len(body) / _BYTES_OF_PATIENCE), _MOST_PATIENCE)
         seconds = self._patience_s * share
-        call = _Call(begun, begun + _PLANNING_SHARE * seconds, _PLANNING_S * share)
-        fields = fields_of(body)
-        if fields is None or not is_followed(wire, fields):
+        # What a thread holds cannot be edited.
+        is_watched = self.mode == "watch" or thread.kind != "none"
+        call = _Call(begun, begun + _PLANNING_SHARE * seconds, _PLANNING_S * share, is_watched)
+        if fields is None:
+            self._warn_of_encoding(request.headers.get("content-encoding", ""))
+        if fields is None or not ((thread.kind == "continue" and thread.previous) or is_followed(wire, fields)):
             return None
-        name = conversation_name(wire, request.headers, fields)
-        call.preparing = asyncio.create_task(self._prepare(call, name, wire, text_at(fields, "model"), body))
-        if self.mode != "watch":
+        name = await self._name(request, wire, fields, thread)
+        call.preparing = asyncio.create_task(self._prepare(call, name, wire, text_at(fields, "model"), body, previous=thread.previous))
+        if not is_watched:
             await self._wait_for_edits(call, seconds)
-        # In mode `watch` nothing is changed, so that the request does not wait; it is recorded once it is sent.
+        # A request that is only watched does not wait; it is recorded once it is sent.
         call.ms = (time.monotonic() - begun) * 1_000
         return call
+
+    async def _name(self, request: Request, wire: WireName, fields: Mapping[str, Raw], thread: Thread) -> ConversationName:
+        if thread.kind != "continue":
+            return conversation_name(wire, request.headers, fields)
+        return await self._conversations.of_reply(thread.previous) or continuation_name(request.headers, fields, thread.previous)
+
+    def _warn_of_encoding(self, encoding: str) -> None:
+        """Say once that a client compresses its requests, which are passed on but can be neither recorded nor edited."""
+        if encoding and not self._warned_of_encoding:
+            self._warned_of_encoding = True
+            self._warn(
+                f"the client compresses its requests ({encoding[:20]}), so that they are passed on without a record or an edit; "
+                "turn that off in the client"
+            )
 
     async def _wait_for_edits(self, call: _Call, seconds: float) -> None:
         """Wait until a call is prepared, or for as long as that is worth; then it is sent in the form that it has."""
@@ -196,8 +261,8 @@ class Gateway:
         elif not call.preparing.done():
             self._keep(self._note_late(call, seconds))
 
-    async def _prepare(self, call: _Call, name: ConversationName, wire: WireName, model: str, body: bytes) -> None:
-        if self.mode == "watch":
+    async def _prepare(self, call: _Call, name: ConversationName, wire: WireName, model: str, body: bytes, *, previous: str) -> None:
+        if call.is_watched:
             await call.sent.wait()
         lane = call.lane = await self._conversations.lane(name)
         call.has_lane = True
@@ -207,8 +272,8 @@ class Gateway:
         if lane.recording is not None:
             await asyncio.wait((lane.recording,))
         run, session, parent = self._conversations.run, lane.name.session, self._conversations.parent_of(name)
-        if self.mode == "watch":
-            await run(lane, ConversationHost.record, lane.name, parent, wire, model, body)
+        if call.is_watched:
+            await run(lane, ConversationHost.record, lane.name, parent, wire, model, body, previous=previous)
             return
         try:
             followed = await run(lane, ConversationHost.follow, lane.name, parent, wire, model, body)
@@ -236,46 +301,78 @@ class Gateway:
         if not noted:
             self._warn(message)
 
-    async def _passed(self, request: Request, url: str, body: bytes | AsyncIterator[bytes], call: _Call | None) -> Response:
+    async def _passed(self, request: ForwardedRequest, call: _Call | None) -> Response:
         """Send a request on, and return the reply, which is passed back as it arrives and recorded before its end is."""
-        headers = [(name, value) for name, value in request.headers.raw if name.lower() != LOOP_HEADER.encode()]
         try:
-            reply = await send(self._client, request.method, url, [*headers, self._door.marked(request.headers)], body)
+            reply = await send(self._client, request.method, request.url, request.headers, request.body)
         except httpx.HTTPError as error:
             self._keep(self._ended(call, None))
-            return _error(502, f"pal gateway: the provider at {httpx.URL(url).host} cannot be reached ({type(error).__name__})")
+            return _error(502, f"pal gateway: the provider at {httpx.URL(request.url).host} cannot be reached ({type(error).__name__})")
         except BaseException:
             self._keep(self._ended(call, None))
             raise
+        stream, head = reply.aiter_raw(), b""
+        if reply.status_code == httpx.codes.BAD_REQUEST and call is not None and not call.is_watched:
+            async for chunk in stream:
+                head += chunk
+                if len(head) > _MOST_ERROR_BYTES:
+                    break
+            again = await self._without_thinking(request, call, refusal_of(head, reply.headers))
+            if again is not None:
+                await reply.aclose()
+                return await self._passed(again, call)
         if call is not None:
             call.sent.set()
             if self._keeper is not None:
-                call.request = SentCall(url, request.headers.raw, body if isinstance(body, bytes) else b"")
-        response = StreamingResponse(self._chunks(reply, call), reply.status_code)
-        response.raw_headers = returned_headers(reply.headers)
+                call.request = SentCall(request.url, request.headers, request.body if isinstance(request.body, bytes) else b"")
+        translator = _translator(request, reply, call)
+        response = StreamingResponse(self._chunks(reply, _joined(head, stream), call, translator), reply.status_code)
+        # The length of what is translated is not known before.
+        response.raw_headers = [each for each in returned_headers(reply.headers) if translator is None or each[0] != b"content-length"]
         return response
 
-    async def _chunks(self, reply: httpx.Response, call: _Call | None) -> AsyncIterator[bytes]:
+    async def _without_thinking(self, request: ForwardedRequest, call: _Call, refusal: ThinkingMismatch | None) -> ForwardedRequest | None:
+        """Return a request without any thinking, once, if the provider refused it because of an edit of ours; else `None`."""
+        if refusal is None or call.form == "recovered":
+            return None
+        await asyncio.wait((call.preparing,))
+        lane, found = call.lane, None
+        try:
+            if lane is not None:
+                found = await self._conversations.run(lane, ConversationHost.recovered, lane.name.session, call.form, refusal)
+        except Exception as error:  # noqa: BLE001 - the client then gets the refusal of the provider
+            self._warn(f"a request whose thinking was refused could not be sent again ({error!r})"[:500])
+        if found is None or found.body is None:
+            return None
+        call.form, call.prepared = "recovered", found
+        return request._replace(body=found.body)
+
+    async def _chunks(
+        self, reply: httpx.Response, stream: AsyncIterator[bytes], call: _Call | None, translator: PathTranslator | None
+    ) -> AsyncIterator[bytes]:
         """Yield a reply as it arrives. What ends it for the client is held back until all of it is recorded."""
         kept = None if call is None or reply.status_code != httpx.codes.OK else KeptReply(reply.headers, _MOST_REPLY_BYTES)
         recording: asyncio.Task[None] | None = None
-        is_whole = False
+        said: Callable[[bytes], bytes] = bytes if translator is None else translator.passed
         try:
-            async for chunk in reply.aiter_raw():
-                passed = chunk if kept is None else kept.taken(chunk)
+            async for chunk in stream:
+                passed = said(chunk if kept is None else kept.taken(chunk))
                 if passed:
                     yield passed
                 if kept is not None and recording is None and kept.has_ended:
                     recording = await self._recorded(call, kept)
-                    yield kept.rest()
-            is_whole = True
+                    if rest := said(kept.rest()):
+                        yield rest
             if kept is not None and recording is None:
                 recording = await self._recorded(call, kept)
-                if rest := kept.rest():
+                if rest := said(kept.rest()):
                     yield rest
+            if translator is not None and (rest := translator.rest()):
+                yield rest
         finally:
             if recording is None:
-                self._recording_of(call, kept if is_whole else None)
+                # What the client did not wait for is paid nevertheless.
+                self._recording_of(call, kept)
             await reply.aclose()
 
     async def _recorded(self, call: _Call | None, kept: KeptReply) -> "asyncio.Task[None]":
@@ -286,7 +383,7 @@ class Gateway:
 
     def _recording_of(self, call: _Call | None, kept: KeptReply | None) -> "asyncio.Task[None]":
         # The record must not end with the connection of a client that is gone.
-        data = None if kept is None else kept.data
+        data = None if kept is None else kept.data or b""
         return self._keep(self._ended(call, data, "" if kept is None else kept.content_type))
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
@@ -320,7 +417,10 @@ class Gateway:
                 await self._note(call, "request", "internal", f"a request was sent as it was given ({failed!r})"[:_LONGEST_NOTE])
             elif reply is not None and lane is not None:
                 observed = await self._conversations.run(lane, ConversationHost.observe, lane.name.session, reply, content_type, call.form)
+                self._conversations.replied(observed.reply, lane.name)
                 self._reported(call, observed)
+            elif lane is not None:
+                await self._conversations.run(lane, ConversationHost.unanswered, lane.name.session, _UNANSWERED)
         except Exception as error:  # noqa: BLE001 - the record of a reply that the client already has
             await self._note(call, "reply", "internal", repr(error)[:_LONGEST_NOTE])
         finally:
@@ -331,8 +431,6 @@ class Gateway:
 
     def _reported(self, call: _Call, observed: Observed) -> None:
         billed, bill = observed.call, observed.bill
-        if billed is None:
-            return
         self.total = self.total.plus(billed)
         self._report(
             RequestReport(
@@ -345,6 +443,8 @@ class Gateway:
                 bill.usd_without,
                 call.edits,
                 round(call.ms, 2),
+                bill.reasoning_lost,
+                bill.recoveries,
             )
         )
 
@@ -357,6 +457,28 @@ class Gateway:
             await self._keeper.close()
         await self._conversations.close()
         await self._client.aclose()
+
+
+def _as_prepared(given: ForwardedRequest, prepared: PreparedBody) -> ForwardedRequest:
+    """A request as it was prepared."""
+    headers = with_beta(given.headers) if prepared.is_asked else given.headers
+    return given._replace(headers=headers, body=given.body if prepared.body is None else prepared.body)
+
+
+def _translator(request: ForwardedRequest, reply: httpx.Response, call: _Call | None) -> PathTranslator | None:
+    """What tells the client about the thinking that was sent, in places of its own list; `None` if they are the same."""
+    prepared = None if call is None or call.form == "given" else call.prepared
+    if prepared is None or prepared.paths is None or not is_reporting(request.headers):
+        return None
+    is_stream = reply.headers.get("content-type", "").startswith("text/event-stream")
+    return PathTranslator({} if prepared.is_asked else prepared.paths, is_stream=is_stream)
+
+
+async def _joined(head: bytes, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    if head:
+        yield head
+    async for chunk in stream:
+        yield chunk
 
 
 def _error(status: int, message: str) -> JSONResponse:

@@ -1,6 +1,6 @@
 """A request as a client gave it: its fields and messages as their very bytes, and the same request with other messages."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -9,8 +9,11 @@ from msgspec import Raw
 from palimpsest.audit.pricing.bill import Block, Breakpoint
 from palimpsest.audit.pricing.two_bills import BilledRequest
 from palimpsest.core.errors import BadInput
+from palimpsest.core.items import EMPTY_MAPPING
 from palimpsest.core.tokens.estimate import FAMILY_FACTORS, estimate_bytes, family_of
+from palimpsest.mirror.detecting import is_whole_list
 from palimpsest.mirror.plain import BREAKPOINT, digest_of_message
+from palimpsest.wire.binding import thinking_key
 from palimpsest.wire.json_reading import is_json, tables_at, text
 from palimpsest.wire.models.cards import WireName
 
@@ -20,6 +23,8 @@ _FIELDS: Final[dict[WireName, tuple[str, str]]] = {
     "responses": ("input", "instructions"),
     "chat": ("messages", ""),
 }
+# Fields that name a list which the provider holds.
+_HELD: Final = ("thread", "previous_response_id", "conversation")
 _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
 _encode = msgspec.json.encode
@@ -29,7 +34,10 @@ _UNMARKABLE: Final = frozenset({"thinking", "redacted_thinking"})
 
 
 class GivenRequest(NamedTuple):
-    """A request: its bytes, its fields, and each message as bytes and as a value. `system` and `tools` are values."""
+    """A request: its bytes, its fields, and each message as bytes and as a value. `system` and `tools` are values.
+
+    `breakpoints` is the number of its cache breakpoints, or more if a text speaks of them.
+    """
 
     wire: WireName
     body: bytes
@@ -38,27 +46,20 @@ class GivenRequest(NamedTuple):
     messages: list[Any]
     system: Any
     tools: list[Any]
+    breakpoints: int
 
-    @property
-    def breakpoints(self) -> int:
-        """The number of cache breakpoints, or more, if a text speaks of them."""
-        return self.body.count(_MARK)
-
-    def body_with(self, messages: Sequence[Any], lifetime: str = "") -> bytes:
+    def body_with(self, messages: Sequence[Any], lifetime: str = "", more: Mapping[str, bytes] = EMPTY_MAPPING) -> bytes:
         """Return the bytes with other messages, and another lifetime of all cache entries unless it is empty.
 
-        All else, and the messages that are the client's own, stay byte for byte.
+        All else but the values of fields in `more`, and the messages that are the client's own, stay byte for byte.
         """
-        if messages is self.messages and not lifetime:
+        if messages is self.messages and not lifetime and not more:
             return self.body
         given = {id(message): raw for message, raw in zip(self.messages, self.raw_messages, strict=True)}
         listed = b",".join(_relived(given.get(id(message)) or _encode(message), lifetime) for message in messages)
         field = _FIELDS[self.wire][0]
-        entries = (
-            _encode(key) + b":" + (b"[" + listed + b"]" if key == field else _relived(bytes(raw), lifetime))
-            for key, raw in self.fields.items()
-        )
-        return b"{" + b",".join(entries) + b"}"
+        fields = {key: _relived(bytes(raw), lifetime) for key, raw in self.fields.items()} | {field: b"[" + listed + b"]", **more}
+        return b"{" + b",".join(_encode(key) + b":" + value for key, value in fields.items()) + b"}"
 
 
 def _relived(raw: bytes, lifetime: str) -> bytes:
@@ -114,7 +115,8 @@ class RequestReader:
                 known = index < len(self._raw) and self._raw[index] == data
                 raw.append(self._raw[index] if known else data)
                 messages.append(self._messages[index] if known else msgspec.json.decode(data))
-            read = GivenRequest(wire, body, fields, raw, messages, self._value(fields, system), self._value(fields, "tools") or [])
+            prompt, tools = self._value(fields, system), self._value(fields, "tools") or []
+            read = GivenRequest(wire, body, fields, raw, messages, prompt, tools, body.count(_MARK))
         except (KeyError, msgspec.DecodeError, RecursionError) as error:
             raise BadInput(f"the messages of a request cannot be read ({error})", where=field) from error
         self._raw, self._messages = raw, list(messages)
@@ -139,17 +141,27 @@ def fields_of(body: bytes) -> dict[str, Raw] | None:
 
 
 def is_followed(wire: WireName, fields: Mapping[str, Raw]) -> bool:
-    """Whether a request has a list of messages of its own; one that goes on from a stored response has not."""
-    field = fields.get(_FIELDS[wire][0])
-    return field is not None and bytes(memoryview(field)[:1]) == b"[" and not text_at(fields, "previous_response_id")
+    """Whether a request has its whole conversation as a list; one that goes on from what the provider holds has not."""
+    listed = fields.get(_FIELDS[wire][0])
+    if listed is None or bytes(memoryview(listed)[:1]) != b"[":
+        return False
+    held = {name: value_at(fields, name) for name in _HELD if name in fields}
+    # Most lists have no references, and are long.
+    messages = value_at(fields, _FIELDS[wire][0]) if b"item_reference" in bytes(listed) else ()
+    return is_whole_list(held, messages if isinstance(messages, list) else ())
+
+
+def value_at(fields: Mapping[str, Raw], name: str) -> object:
+    """Return the value of a field; `None` if it is missing or cannot be read."""
+    try:
+        return msgspec.json.decode(fields[name]) if name in fields else None
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def text_at(fields: Mapping[str, Raw], name: str) -> str:
     """Return a field that is a text; empty if it is missing or something else."""
-    try:
-        value = msgspec.json.decode(fields[name]) if name in fields else ""
-    except msgspec.DecodeError:
-        return ""
+    value = value_at(fields, name)
     return value if isinstance(value, str) else ""
 
 
@@ -161,58 +173,57 @@ class _Part(NamedTuple):
 
 
 class RequestBlocks:
-    """The requests of one conversation as blocks of a bill: tools, then the parts of the system prompt, then those of each message.
+    """The requests of one conversation as blocks of a bill: each tool, then the parts of the system prompt, then those of each message.
 
     What a block says is its digest, whatever breakpoints are in it; each is computed once. Sizes are estimates.
     """
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, thinking_tokens: Callable[[str], int | None] = lambda _key: None) -> None:
         self._factor = FAMILY_FACTORS[family_of(model)]
-        self._known: dict[bytes, _Part] = {}
+        # The reported tokens of a thinking block by its key: a signature says nothing of them.
+        self._thinking_tokens = thinking_tokens
+        # By the identity of the object, which is kept with it so that no other object can get the same one.
+        self._known: dict[int, tuple[Any, _Part]] = {}
 
     def of(self, request: GivenRequest, messages: Sequence[Any], lifetime: str = "") -> BilledRequest:
         """Return the blocks of a request with these messages, and its breakpoints with this lifetime; empty is that of the client."""
-        given = {id(message): raw for message, raw in zip(request.messages, request.raw_messages, strict=True)}
-        known: dict[bytes, _Part] = {}
         blocks: list[Block] = []
         breakpoints: list[Breakpoint] = []
         starts: list[int] = []
-        for number, (value, raw) in enumerate(self._parts(request, messages, given), -self._heads(request)):
-            part = known.get(raw)
-            if part is None:
-                part = known[raw] = self._known.get(raw) or self._part(value, raw, request.wire)
+        heads = self._heads(request)
+        for number, value in enumerate((*heads, *messages), -len(heads)):
+            known = self._known.get(id(value))
+            if known is None or known[0] is not value:
+                known = self._known[id(value)] = (value, self._part(value, request.wire))
+            part = known[1]
             if number >= 0:
                 starts.append(len(blocks))
-            breakpoints += [Breakpoint(len(blocks) + mark.at, lifetime == "1h" if lifetime else mark.long) for mark in part.marks]
+            if part.marks:
+                breakpoints += [Breakpoint(len(blocks) + mark.at, lifetime == "1h" if lifetime else mark.long) for mark in part.marks]
             blocks += part.blocks
-        self._known = self._known | known if len(self._known) < 2 * len(known) + 64 else known
-        return BilledRequest(blocks, breakpoints, starts)
+        if len(self._known) > 2 * (len(heads) + len(messages)) + 64:
+            self._known = {id(value): self._known[id(value)] for value in (*heads, *messages)}
+        return BilledRequest(blocks, breakpoints, starts, len(request.tools))
 
-    def _heads(self, request: GivenRequest) -> int:
+    def _heads(self, request: GivenRequest) -> list[Any]:
         system = request.system
-        return bool(request.tools) + (len(system) if isinstance(system, list) else bool(system))
+        return [*request.tools, *(system if isinstance(system, list) else [system] if system else [])]
 
-    def _parts(self, request: GivenRequest, messages: Sequence[Any], own: Mapping[int, bytes]) -> Iterator[tuple[Any, bytes]]:
-        if request.tools:
-            yield {"tools": request.tools}, bytes(request.fields["tools"])
-        for part in request.system if isinstance(request.system, list) else [request.system] if request.system else []:
-            yield part, _encode(part)
-        for message in messages:
-            yield message, own.get(id(message)) or _encode(message)
-
-    def _part(self, value: Any, raw: bytes, wire: WireName) -> _Part:
+    def _part(self, value: Any, wire: WireName) -> _Part:
         content = value.get("content") if is_json(value) and wire == "anthropic" else None
         if not isinstance(content, list) or not content:
-            found = lifetime_of(value) if _MARK in raw else ""
             plain = value if is_json(value) else {"content": value}
-            return _Part(((digest_of_message(plain), self._size(raw)),), (Breakpoint(0, found == "1h"),) if found else ())
+            found = lifetime_of(plain)
+            return _Part(((digest_of_message(plain), self._size(value)),), (Breakpoint(0, found == "1h"),) if found else ())
         role = value.get("role")
-        blocks = [(digest_of_message({"role": role, "content": [block]}), self._size(_encode(block))) for block in content]
+        blocks = [(digest_of_message({"role": role, "content": [block]}), self._size(block)) for block in content]
         marks = [(at, mark) for at, block in enumerate(content) if is_json(block) and is_json(mark := block.get(BREAKPOINT))]
         return _Part(tuple(blocks), tuple(Breakpoint(at, text(mark, "ttl") == "1h") for at, mark in marks))
 
-    def _size(self, raw: bytes) -> int:
-        return max(1, round(self._factor * estimate_bytes(raw)))
+    def _size(self, value: Any) -> int:
+        if is_json(value) and text(value, "type") in _UNMARKABLE and (tokens := self._thinking_tokens(thinking_key(value))):
+            return tokens
+        return max(1, round(self._factor * estimate_bytes(_encode(value))))
 
 
 def lifetime_of(value: Any) -> str:

@@ -10,6 +10,7 @@ from typing import cast
 
 from palimpsest.apps.gateway.hosting import ConversationHost
 from palimpsest.apps.gateway.recorded import Mode
+from palimpsest.apps.gateway.thinking import ThinkingMode
 from palimpsest.apps.gateway.workers import FOLD, KEEP_ALIVE, LENGTH_BYTES
 from palimpsest.stores.home import Home
 
@@ -18,11 +19,17 @@ _COLLECT_EVERY = 50_000
 
 
 def main() -> None:
-    """Serve one gateway. The arguments are the number of the socket, the folder of the home, the mode, and options."""
-    number, folder, mode, *options = sys.argv[1:]
+    """Serve one gateway. The arguments are the number of the socket, the folder of the home, the mode, that of thinking, and options."""
+    number, folder, mode, thinking, *options = sys.argv[1:]
     gc.freeze()
     gc.set_threshold(_COLLECT_EVERY)
-    host = ConversationHost(Home.at(folder), cast("Mode", mode), fold=FOLD in options, keeps_alive=KEEP_ALIVE in options)
+    host = ConversationHost(
+        Home.at(folder),
+        cast("Mode", mode),
+        fold=FOLD in options,
+        keeps_alive=KEEP_ALIVE in options,
+        thinking=cast("ThinkingMode", thinking),
+    )
     # A gateway that is gone needs no answer.
     with suppress(OSError), socket.socket(fileno=int(number)) as gateway, gateway.makefile("rb") as requests:
         while len(length := requests.read(LENGTH_BYTES)) == LENGTH_BYTES:

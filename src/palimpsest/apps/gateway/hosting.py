@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from palimpsest.apps.gateway.given import fields_of
 from palimpsest.apps.gateway.recorded import PROFILES, Exchange, Mode, RecordedConversation
 from palimpsest.apps.gateway.routing import ConversationName
+from palimpsest.apps.gateway.thinking import ThinkingMismatch, ThinkingMode
 from palimpsest.audit.pricing.pauses import KEEP_ALIVE
 from palimpsest.audit.pricing.two_bills import GatewayBill, PricedCall
 from palimpsest.core.errors import BadInput, Locked, PalimpsestError
@@ -26,24 +27,34 @@ from palimpsest.wire.stream import decode_response
 PURPOSE: Final = job_purpose(KEEP_ALIVE)
 # Sessions that are tried for one conversation while other gateways have it.
 _OTHERS: Final = 4
-# Which of its forms a request was sent in: as its client gave it, with the edits made before it, or with new ones too.
-SentForm: TypeAlias = Literal["given", "followed", "planned"]
+# Which of its forms a request was sent in: as its client gave it, with the edits made before it, with new ones too, or without thinking
+# because the provider had refused that.
+SentForm: TypeAlias = Literal["given", "followed", "planned", "recovered"]
 
 
 class PreparedBody(NamedTuple):
-    """A request to send: its bytes, `None` if they are those that were given; its new edits; and whether it shows edits, old or new."""
+    """A request to send: its bytes, `None` if they are those that were given; its new edits; and whether it shows edits, old or new.
+
+    `is_asked` and `paths` are as in `Exchange`.
+    """
 
     body: bytes | None
     edits: int
     is_edited: bool
+    is_asked: bool = False
+    paths: Mapping[str, str] | None = None
 
 
 class Observed(NamedTuple):
-    """A reply that was recorded: the session, the bill of the call, `None` if the reply says nothing of its usage, and that of all."""
+    """A reply that was recorded: the session, the bill of the call, and that of all.
+
+    `reply` is the id of the reply, empty if it has none.
+    """
 
     session: str
-    call: PricedCall | None
+    call: PricedCall
     bill: GatewayBill
+    reply: str = ""
 
 
 class _Open:
@@ -57,23 +68,21 @@ class _Open:
 class ConversationHost:
     """Records conversations. Each is used by one thread at a time; different ones may be used at once."""
 
-    def __init__(self, home: AnyHome, mode: Mode, *, fold: bool = False, keeps_alive: bool = False) -> None:
+    def __init__(
+        self, home: AnyHome, mode: Mode, *, fold: bool = False, keeps_alive: bool = False, thinking: ThinkingMode = "strip"
+    ) -> None:
         self._home = home
         self._mode: Mode = mode
         self._fold = fold
         self._keeps_alive = keeps_alive
+        self._thinking: ThinkingMode = thinking
         self._open: dict[str, _Open] = {}
         self._job = KeepAlive()
 
     def follow(self, name: ConversationName, parent: str, wire: WireName, model: str, body: bytes) -> PreparedBody:
         """Record what is new in a request, and return it with the edits that were made before. Raises what opening and reading raise."""
-        fields: Mapping[str, Raw] | None = fields_of(body)
-        if fields is None:
-            raise BadInput("a request is no object", where=name.session)
-        found = self._open.get(name.session)
-        if found is None:
-            found = self._open[name.session] = _Open(self._opened(name, parent, wire, model))
-        found.forms = {"followed": found.recorded.follow(body, fields)}
+        found = self._take(name, parent, wire, model, self._mode)
+        found.forms = {"followed": found.recorded.follow(body, _fields_of(body, name))}
         return _prepared(found.forms["followed"])
 
     def plan(self, session: str, until: float, seconds: float = float("inf")) -> PreparedBody:
@@ -88,10 +97,36 @@ class ConversationHost:
             found.recorded.note("request", "deadline", "new edits were given up, because planning them took too long")
         return _prepared(found.forms["planned"])
 
-    def record(self, name: ConversationName, parent: str, wire: WireName, model: str, body: bytes) -> None:
-        """Record a request that was sent as it was given. Raises what opening and reading raise."""
-        self.follow(name, parent, wire, model, body)
+    def record(self, name: ConversationName, parent: str, wire: WireName, model: str, body: bytes, *, previous: str = "") -> None:
+        """Record a request that is sent as it was given; with `previous`, what it adds after that reply. Raises as `follow` does."""
+        found = self._take(name, parent, wire, model, "watch")
+        found.forms = {"followed": found.recorded.follow(body, _fields_of(body, name), previous)}
         self.plan(name.session, float("inf"))
+
+    def holds(self, session: str, reply: str) -> bool:
+        """Return whether the list of a conversation up to a reply is at hand."""
+        found = self._open.get(session)
+        return found is not None and found.recorded.holds(reply)
+
+    def recovered(self, session: str, form: SentForm, refusal: ThinkingMismatch) -> PreparedBody | None:
+        """Record that the provider refused the thinking of the last request, which was sent in this form.
+
+        Return the request without any thinking, to be sent instead; `None` if the refusal is the client's.
+        """
+        found = self._open.get(session)
+        exchange = None if found is None else found.forms.get("followed" if form == "given" else form)
+        if found is None or exchange is None or form == "recovered":
+            return None
+        bare = found.recorded.recovered(exchange, refusal, sent_as_given=form == "given")
+        if bare is None:
+            return None
+        found.forms["recovered"] = bare
+        return _prepared(bare)
+
+    def counted(self, session: str, body: bytes) -> bytes | None:
+        """Return a request that asks for the tokens of a list of this conversation, as it can be sent; `None` if nothing is known of it."""
+        found, fields = self._open.get(session), fields_of(body)
+        return None if found is None or fields is None else found.recorded.counted(body, fields)
 
     def observe(self, session: str, reply: bytes, content_type: str, form: SentForm) -> Observed:
         """Record the reply to the last request, which was sent in this form."""
@@ -100,7 +135,13 @@ class ConversationHost:
         found.forms = {}
         streamed = content_type.startswith("text/event-stream")
         call = found.recorded.observe(exchange, reply, streamed=streamed, sent_as_given=form == "given")
-        return Observed(found.recorded.conversation.id, call, found.recorded.bill)
+        return Observed(found.recorded.conversation.id, call, found.recorded.bill, found.recorded.newest_reply)
+
+    def unanswered(self, session: str, why: str) -> None:
+        """Record that the provider did not answer the last request."""
+        found = self._open[session]
+        found.forms = {}
+        found.recorded.unanswered(why)
 
     def note(self, session: str, what: str, kind: str, message: str) -> bool:
         """Record that something failed, and return whether the conversation is open, so that it could be recorded."""
@@ -157,9 +198,20 @@ class ConversationHost:
             recorded.add_read(outcome)
         return isinstance(outcome, ModelReplied)
 
-    def _opened(self, name: ConversationName, parent: str, wire: WireName, model: str) -> RecordedConversation:
+    def _take(self, name: ConversationName, parent: str, wire: WireName, model: str, mode: Mode) -> _Open:
+        """The open conversation of a name, in a mode or, without prices, in mode `watch`."""
         # Without prices it cannot be told what an edit costs, so that nothing is changed.
-        mode: Mode = self._mode if recorded_card(model, self._home.cards()).prices.input else "watch"
+        mode = mode if recorded_card(model, self._home.cards()).prices.input else "watch"
+        found = self._open.get(name.session)
+        if found is not None and found.recorded.mode != mode:
+            # A client has begun to keep its list with the provider, or to send it again.
+            self.close(name.session)
+            found = None
+        if found is None:
+            found = self._open[name.session] = _Open(self._opened(name, parent, wire, model, mode))
+        return found
+
+    def _opened(self, name: ConversationName, parent: str, wire: WireName, model: str, mode: Mode) -> RecordedConversation:
         profile, settings = PROFILES[mode], {"PAL_AUTO_COMPACT": "on"} if self._fold else {}
         if self._keeps_alive:
             # Edits and reads share one limit of what may be lost.
@@ -171,8 +223,15 @@ class ConversationHost:
                 conversation = Conversation.open(
                     session, model=model, home=self._home, profile=profile, settings=settings, shape=wire, origin="gateway", opener=opener
                 )
-                return RecordedConversation(conversation, wire, mode, self._home)
+                return RecordedConversation(conversation, wire, mode, self._home, self._thinking)
         raise Locked("other gateways have this conversation", where=name.session)
+
+
+def _fields_of(body: bytes, name: ConversationName) -> Mapping[str, Raw]:
+    fields = fields_of(body)
+    if fields is None:
+        raise BadInput("a request is no object", where=name.session)
+    return fields
 
 
 class _Deadline:
@@ -191,4 +250,5 @@ class _Deadline:
 
 def _prepared(exchange: Exchange) -> PreparedBody:
     body = None if exchange.body is exchange.given.body else exchange.body
-    return PreparedBody(body, exchange.edits, exchange.messages is not exchange.given.messages)
+    is_edited = exchange.messages is not exchange.given.messages
+    return PreparedBody(body, exchange.edits, is_edited, exchange.is_asked, exchange.paths)

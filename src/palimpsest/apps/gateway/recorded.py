@@ -2,19 +2,34 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
 import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
 from palimpsest.apps.gateway.given import GivenRequest, RequestBlocks, RequestReader, lifetime_of, with_breakpoint
-from palimpsest.audit.pricing.bill import HOUR_MS, LOOK_BACK_BLOCKS
+from palimpsest.apps.gateway.thinking import (
+    DROP,
+    FittedList,
+    ListThinking,
+    ThinkingMismatch,
+    ThinkingMode,
+    asked_behavior,
+    dropping_field,
+    has_thinking,
+    thinking_records,
+)
+from palimpsest.audit.pricing.bill import HOUR_MS, Breakpoint
 from palimpsest.audit.pricing.two_bills import BilledRequest, GatewayBill, PricedCall, TwoBills, newest_bill
-from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.events import Body, Failed, ModelReplied, Titled, UserSaid, ViewEdited
+from palimpsest.core.edits import Mask, ReasoningLost
+from palimpsest.core.errors import BadEdit, PalimpsestError
+from palimpsest.core.events import Body, Failed, InputTransformation, ModelReplied, Titled, Usage, UserSaid, ViewEdited
+from palimpsest.core.events.calls import NULL
+from palimpsest.core.format.texts import counted
 from palimpsest.core.items import Text
-from palimpsest.core.view import View
+from palimpsest.core.policy import Edits
+from palimpsest.core.projections.ledger import is_measured, priced_apart
 from palimpsest.engine.conversation.conversation import Conversation
 from palimpsest.engine.conversation.following import end_call
 from palimpsest.foreign.claude.speakers import source_of
@@ -22,20 +37,34 @@ from palimpsest.mirror.elements import OWNER
 from palimpsest.policies.jobs.titles import title_of
 from palimpsest.stores.home import AnyHome
 from palimpsest.stores.logs.undo_queue import UndoQueue
-from palimpsest.wire.models.cards import WireName
-from palimpsest.wire.models.prices import simulated_cost
+from palimpsest.wire.anthropic.decode import MessageAssembler
+from palimpsest.wire.binding import without_thinking
+from palimpsest.wire.json_reading import Json, parse, tables_at, text
+from palimpsest.wire.models.cards import WireName, recorded_card
+from palimpsest.wire.models.prices import simulated_cost, total_usd
 from palimpsest.wire.past_requests import card_on_wire
-from palimpsest.wire.request import MAX_BREAKPOINTS
-from palimpsest.wire.stream import decode_response, decoder
+from palimpsest.wire.request import MAX_BREAKPOINTS, is_given
+from palimpsest.wire.stream import Decoder, assembler, decode_object
 
 Mode: TypeAlias = Literal["watch", "lossless", "palimpsest", "thrifty"]
 PROFILES: Final[Mapping[Mode, str]] = {"watch": "none", "lossless": "lossless", "palimpsest": "gateway", "thrifty": "gateway-thrifty"}
+# The share of what may be lost that edits use. The rest is for what the second bill may be off by.
+_USED_LOSS: Final = 0.8
+# A client continues the newest reply, or asks again after the one before.
+_MOST_HELD: Final = 4
+_encode = msgspec.json.encode
+_DROPPED: Final = "thinking_dropped"
+_PREFIX_REASON: Final = "prefix_binding_mismatch"
+_UNKNOWN: Final = PricedCall(None, None)
 
 
 class Exchange(NamedTuple):
     """A request on its way: as it was given, the messages that are sent, its bytes, and how many edits it shows for the first time.
 
     `lifetime` is that of its cache entries if it is not the client's, `anchor` the number of the message with a breakpoint that is ours.
+    `misfits` are the keys of thinking that no longer fits because of us; the messages are without it, unless the provider `is_asked` to
+    drop it or it is sent all the same. `paths` are those of the client's thinking by those of the same thinking as it is sent, `None` if
+    they are the same. A request `is_recovered` if the provider had refused its thinking.
     """
 
     given: GivenRequest
@@ -44,38 +73,80 @@ class Exchange(NamedTuple):
     edits: int = 0
     lifetime: str = ""
     anchor: int | None = None
+    misfits: frozenset[str] = frozenset()
+    is_asked: bool = False
+    paths: Mapping[str, str] | None = None
+    is_recovered: bool = False
+
+
+class _TriedRequest(NamedTuple):
+    """The messages of a request that may be sent, and its blocks with their measured sizes."""
+
+    messages: Sequence[Any]
+    blocks: BilledRequest
+
+    def until(self, block: int, other: Self) -> Self:
+        """This request up to a block, and another one that has as many blocks in each message from there on."""
+        (messages, one), (others, two) = self, other
+        place = one.place_of(block)
+        end = 0 if place is None else place[0]
+        points = [*(point for point in one.breakpoints if point.at < block), *(point for point in two.breakpoints if point.at >= block)]
+        blocks = one._replace(blocks=[*one.blocks[:block], *two.blocks[block:]], breakpoints=points)
+        return type(self)([*messages[:end], *others[end:]], blocks)
 
 
 class RecordedConversation:
     """A conversation with its log; one thread at a time uses it."""
 
-    def __init__(self, conversation: Conversation, wire: WireName, mode: Mode, home: AnyHome) -> None:
+    def __init__(
+        self, conversation: Conversation, wire: WireName, mode: Mode, home: AnyHome, thinking_mode: ThinkingMode = "strip"
+    ) -> None:
         self.conversation = conversation
         self.wire = wire
         self.mode: Mode = mode
         session = conversation.session
         self.bill = newest_bill(session.log) or GatewayBill(mode)
         self._card = card_on_wire(session.card, wire)
+        self._home = home
         self._clock = home.clock
         self._undos = UndoQueue(home.folder, conversation.id)
         self._reader = RequestReader()
-        self._blocks = RequestBlocks(self._card.name)
         self._bills = TwoBills(self._card)
         self._lifetime = ""
         self._needs_title = not session.log.view.items
+        self._thinking_mode = thinking_mode
+        is_bound = wire == "anthropic" and self._card.binds_thinking
+        self._thinking = ListThinking(thinking_records(session.log)) if is_bound else None
+        self._blocks = (
+            RequestBlocks(self._card.name) if self._thinking is None else RequestBlocks(self._card.name, self._thinking.tokens_of)
+        )
         self._followed: Exchange | None = None
+        self._reading: Exchange | None = None
         self._steady_parts: dict[int, Any] = {}
+        # By the ids of the newest replies.
+        self._held: dict[str, tuple[GivenRequest, Json]] = {}
         if self._card.prices.input:
             session.two_bills = lambda: (self.bill.usd or 0.0, self.bill.usd_without or 0.0)
-            session.may_edit = self._may_edit
+            session.affordable = self._affordable
+            session.cheapest = self._cheapest
 
-    def follow(self, body: bytes, fields: Mapping[str, Raw]) -> Exchange:
-        """Record what is new in a request and return it with the edits made before. Raises `BadInput` if the messages cannot be read."""
+    def follow(self, body: bytes, fields: Mapping[str, Raw], previous: str = "") -> Exchange:
+        """Record what is new in a request and return it with the edits made before. Raises `BadInput` if the messages cannot be read.
+
+        With `previous`, the messages are what follows this reply in a list that the provider holds.
+        """
         self._undo_queued()
         given = self._reader.read(self.wire, body, fields)
+        if previous:
+            given = self._continued(given, previous)
         before = self.conversation.session.log.tip
         lifetime = "" if self.mode == "watch" else self._chosen_lifetime(given)
+        apart, session = priced_apart(given.fields), self.conversation.session
+        session.params = replace(session.params, extra=Raw(msgspec.json.encode(apart)) if apart else NULL)
         self._followed = None
+        self._reading = Exchange(given, given.messages, body, 0, lifetime)
+        if self._thinking is not None:
+            self._thinking.learn(given)
         messages = self.conversation.follow(given.messages, tools=given.tools, system=self._steady_system(given))
         if self._needs_title:
             self._add_title(before)
@@ -91,11 +162,31 @@ class RecordedConversation:
         """
         if not isinstance(given.system, list) or not self._bills.ignored:
             return given.system
-        first = 1 if given.tools else 0
-        return [
-            self._steady_parts.setdefault(place, part) if place in self._bills.ignored else part
-            for place, part in enumerate(given.system, first)
-        ]
+        ignored, steady = self._bills.ignored, self._steady_parts
+        return [steady.setdefault(number, part) if number in ignored else part for number, part in enumerate(given.system)]
+
+    @property
+    def newest_reply(self) -> str:
+        """The id of the newest reply; empty without one."""
+        return next(reversed(self._held), "")
+
+    def holds(self, reply: str) -> bool:
+        """Whether the list up to a reply is at hand."""
+        return reply in self._held
+
+    def _continued(self, given: GivenRequest, previous: str) -> GivenRequest:
+        """The request with the list that the provider holds up to a reply; as it is, which is noted, if that is not known."""
+        if previous not in self._held:
+            message = f"the provider holds the conversation up to {previous[:80]}, which is not known here: only what follows is recorded"
+            self.note("request", "thread", message)
+            return given
+        before, reply = self._held[previous]
+        return given._replace(
+            messages=[*before.messages, reply, *given.messages],
+            raw_messages=[*before.raw_messages, _encode(reply), *given.raw_messages],
+            system=given.system if "system" in given.fields else before.system,
+            tools=given.tools if "tools" in given.fields else before.tools,
+        )
 
     def plan(self, exchange: Exchange, in_time: Callable[[], bool]) -> Exchange:
         """Return a request that was followed with new edits too; once `in_time` returns false, nothing is edited any more."""
@@ -106,24 +197,99 @@ class RecordedConversation:
             return exchange
         return self._written(followed._replace(messages=messages, edits=followed.edits + self._edits_since(before)))
 
-    def _may_edit(self, view: View) -> bool:
-        """Whether the request may be sent as a view shows it: that makes it cheaper, or what it costs more is within what may be lost.
+    def _affordable(self, edits: Edits) -> Edits:
+        """The edits, or the newest of them, with which the request may be sent; none if not even the newest may be made.
 
-        The price of an edit is a small difference of large sizes, so that they are those which the provider has reported, and what they may
-        be off by is added. Before the first report nothing is known of what is cached, unless nothing can be.
+        It may be sent if that makes it cheaper, or if what it costs more is within what may be lost. The price of an edit is a small
+        difference of large sizes, so that they are those which the provider has reported, and what they may be off by is added. Before the
+        first report nothing is known of what is cached, unless nothing can be.
         """
-        followed = self._followed
-        messages = None if followed is None else self.conversation.shown(view)
-        if followed is None or messages is None or not (self._bills.has_reports or self._is_cold()):
-            return False
-        now, bills = self._clock.now(), self._bills
-        unedited, edited = (self._blocks_of(self._anchored(each)) for each in (followed, followed._replace(messages=messages)))
-        given = self._blocks.of(followed.given, followed.given.messages)
-        (dollars, direct), (before, _) = bills.costs(given, edited, now), bills.costs(given, unedited, now)
-        dollars += bills.doubt(unedited, edited)
-        paid, without = self.bill.usd or 0.0, self.bill.usd_without or 0.0
-        loss = self.conversation.session.profile.cache.loss
-        return dollars <= before or paid + dollars <= (1 + loss) * (without + direct)
+        followed, bills, now = self._followed, self._bills, self._clock.now()
+        if followed is None or not (bills.has_reports or self._is_cold()):
+            return ()
+        unedited = self._tried(followed, followed.messages)
+        sent_unedited = self._with_anchor(followed, unedited)
+        before, limit = bills.cost_sent(sent_unedited, now), self._limit(followed, now)
+        whole: _TriedRequest | None = None
+        places: Sequence[int] = ()
+        for kept in _newest_halves(edits):
+            try:
+                tried = unedited.until(places[-len(kept)], whole) if whole is not None and places else self._trial(followed, kept)
+            except BadEdit:
+                # The gate refuses it, with the reason.
+                return kept
+            if tried is None:
+                continue
+            if kept is edits:
+                whole, places = tried, self._places_of(edits, unedited, tried)
+            request = self._with_anchor(followed, tried)
+            if bills.cost_sent(request, now) + bills.doubt(sent_unedited, request) <= max(before, limit):
+                return kept
+        return ()
+
+    def _cheapest(self, lists: Sequence[Sequence[Any]]) -> int:
+        """The number of the list to send after the client went back, of those with no edit made again up to those with all of them.
+
+        That with the most edits that costs no more than the cheapest, or what may be lost.
+        """
+        reading, bills, now = self._reading, self._bills, self._clock.now()
+        if reading is None or self.mode == "watch" or not bills.has_reports:
+            return len(lists) - 1
+        requests = [self._with_anchor(reading, self._tried(reading, messages)) for messages in lists]
+        costs = [bills.cost_sent(request, now) for request in requests]
+        least = min(costs)
+        limit, cheapest = self._limit(reading, now), requests[costs.index(least)]
+        fits = (n for n, cost in enumerate(costs) if cost <= least or cost + bills.doubt(cheapest, requests[n]) <= limit)
+        return max(fits)
+
+    def _limit(self, exchange: Exchange, now: int) -> float:
+        """The dollars that a request may cost, by what all of them would have cost as they were given."""
+        given = self._bills.sized(self._blocks.of(exchange.given, exchange.given.messages))
+        without = (self.bill.usd_without or 0.0) + self._bills.cost_given(given, now)
+        return (1 + _USED_LOSS * self.conversation.session.profile.cache.loss) * without - (self.bill.usd or 0.0)
+
+    def _trial(self, followed: Exchange, edits: Edits) -> _TriedRequest | None:
+        """The request with edits that are not made yet; `None` if the provider would refuse it. Raises `BadEdit` as the log does."""
+        messages = self.conversation.shown(self.conversation.session.log.trial(edits))
+        return None if messages is None else self._tried(followed, messages)
+
+    def _tried(self, exchange: Exchange, messages: Sequence[Any]) -> _TriedRequest:
+        fitted = self._fitted(exchange.given, messages).messages
+        return _TriedRequest(fitted, self._bills.sized(self._blocks.of(exchange.given, fitted, exchange.lifetime)))
+
+    def _fitted(self, given: GivenRequest, messages: Sequence[Any]) -> FittedList:
+        """The request as its thinking fits it; a client that asks for it has the provider drop what does not fit, and not us."""
+        if self._thinking is None or self.mode == "watch" or asked_behavior(given.fields) == DROP:
+            return FittedList(messages)
+        fitted = self._thinking.fitted(given, messages, keeps=self._thinking_mode == "keep")
+        return FittedList(messages, fitted.misfits) if self._is_asked(given) else fitted
+
+    def _is_asked(self, given: GivenRequest) -> bool:
+        """Whether the provider is asked to drop what does not fit. A client that has decided that itself is not overruled."""
+        return self._thinking_mode == "ask" and not asked_behavior(given.fields) and dropping_field(given.fields) is not None
+
+    def _places_of(self, edits: Edits, unedited: _TriedRequest, trial: _TriedRequest) -> list[int]:
+        """The block that each edit changes, if each changes one in its place and they stand in order; else empty.
+
+        Then the request with the newest edits only is the unedited one up to the first of their blocks, and the trial from there on.
+        """
+        one, other = unedited.blocks, trial.blocks
+        if one.starts != other.starts or len(one.blocks) != len(other.blocks):
+            return []
+        named = [edit.ids[0] for edit in edits if isinstance(edit, Mask) and len(edit.ids) == 1]
+        wanted = frozenset(named)
+        ordered = [item.id for item in self.conversation.session.log.view.items if item.id in wanted]
+        changed = [at for at, (before, after) in enumerate(zip(one.blocks, other.blocks, strict=True)) if before[0] != after[0]]
+        return changed if len(changed) == len(edits) and named == ordered else []
+
+    def _with_anchor(self, followed: Exchange, tried: _TriedRequest) -> BilledRequest:
+        """The blocks of a request with the breakpoint that would be set in it."""
+        end = self._anchor(followed.given, tried)
+        if end is None:
+            return tried.blocks
+        is_long = (followed.lifetime or self._lifetime) == "1h"
+        points = sorted((*tried.blocks.breakpoints, Breakpoint(end, is_long)), key=lambda point: point.at)
+        return tried.blocks._replace(breakpoints=points)
 
     def _is_cold(self) -> bool:
         """Whether the last call of the conversation is so long ago that no provider holds anything of it."""
@@ -131,13 +297,26 @@ class RecordedConversation:
         return called is not None and self._clock.now() - called > HOUR_MS
 
     def _written(self, exchange: Exchange) -> Exchange:
-        """The exchange with its bytes, and with a breakpoint at the end of the cached prefix if those of the client do not find it."""
-        anchored = self._anchored(exchange)
-        return anchored._replace(body=exchange.given.body_with(anchored.messages, exchange.lifetime))
+        """The exchange with its bytes: without thinking that no longer fits, and with a breakpoint that finds what is cached."""
+        given, thinking = exchange.given, self._thinking
+        fitted = self._fitted(given, exchange.messages)
+        is_asked = bool(fitted.misfits) and self._is_asked(given)
+        found = self._anchored(exchange._replace(messages=fitted.messages, misfits=fitted.misfits, is_asked=is_asked))
+        paths: dict[str, str] | None = None
+        if thinking is not None and found.messages is not given.messages:
+            places = {key: path for path, key in thinking.keys_at(given, given.messages).items()}
+            sent = thinking.keys_at(given, found.messages)
+            paths = {path: places[key] for path, key in sent.items() if key in places}
+            paths = None if all(path == place for path, place in paths.items()) and not is_asked else paths
+        more = {"thinking": dropping_field(given.fields) or b"null"} if is_asked else {}
+        return found._replace(body=given.body_with(found.messages, exchange.lifetime, more), paths=paths)
 
     def _anchored(self, exchange: Exchange) -> Exchange:
         given, messages, lifetime = exchange.given, exchange.messages, exchange.lifetime
-        place = self._anchor(given, messages, lifetime)
+        # What does not fit is left out already.
+        tried = _TriedRequest(messages, self._bills.sized(self._blocks.of(given, messages, lifetime)))
+        end = self._anchor(given, tried)
+        place = None if end is None else tried.blocks.place_of(end)
         if place is None:
             return exchange._replace(anchor=None)
         message, block = place
@@ -162,40 +341,136 @@ class RecordedConversation:
         log = self.conversation.session.log
         return (log.event(seq).body for seq in range(event + 1, log.tip + 1))
 
-    def _anchor(self, given: GivenRequest, messages: Sequence[Any], lifetime: str) -> tuple[int, int] | None:
-        """The message and block at which the cached prefix ends, if no breakpoint finds it, one is free, and it can be set there."""
+    def _anchor(self, given: GivenRequest, tried: _TriedRequest) -> int | None:
+        """The block at which the cached prefix ends, if no breakpoint finds it, one is free, and it can be set there."""
         if self._card.cache != "breakpoints" or not 0 < given.breakpoints < MAX_BREAKPOINTS:
             return None
-        request = self._blocks.of(given, messages, lifetime)
+        messages, request = tried
         end = self._bills.cached_end(request, self._clock.now())
-        if end is None or any(0 <= point.at - end < LOOK_BACK_BLOCKS for point in request.breakpoints):
+        if end is None or request.finds(end):
             return None
         place = request.place_of(end)
-        return place if place is not None and with_breakpoint(messages[place[0]], "", place[1]) is not None else None
+        return end if place is not None and with_breakpoint(messages[place[0]], "", place[1]) is not None else None
 
-    def observe(self, exchange: Exchange, reply: bytes, *, streamed: bool, sent_as_given: bool = False) -> PricedCall | None:
-        """Record the reply to a request, and return its bill; `None` if the reply cannot be read or says nothing of its usage.
+    def observe(self, exchange: Exchange, reply: bytes, *, streamed: bool, sent_as_given: bool = False) -> PricedCall:
+        """Record the reply to a request, and return its bill, which is unknown if the reply cannot be read or does not say its usage.
 
         `sent_as_given` says that the request was sent as the client gave it, whatever was prepared.
         """
         try:
-            decoded = self._decoded(reply, streamed=streamed)
+            decoded, message = self._decoded(reply, streamed=streamed)
         except PalimpsestError as error:
             self.note("reply", error.kind, error.message)
-            return None
-        self.conversation.observe(decoded if streamed else msgspec.json.decode(reply))
+            end_call(self.conversation.session.log)
+            return self._billed(_UNKNOWN)
+        self.conversation.observe(decoded if streamed else message)
+        self._hold(exchange.given, message)
+        lost = self._record_thinking(exchange, decoded, tables_at(message, "content"), sent_as_given=sent_as_given)
         if exchange.anchor is not None and not sent_as_given:
             why = f"a cache breakpoint after message {exchange.anchor + 1}, where the cached prefix ends"
             self.conversation.session.log.append(ViewEdited((), "cache_breakpoint", why, "before_call"))
         if not decoded.usage.prompt:
-            return None
+            # A reply that is only a compaction has its bill beside it.
+            return self._billed(PricedCall().with_more(self._usd_beside(decoded)))
         given = self._blocks.of(exchange.given, exchange.given.messages)
         is_same = sent_as_given or (exchange.messages is exchange.given.messages and not exchange.lifetime)
         sent = given if is_same else self._blocks_of(exchange)
-        call = self._bills.add(given, sent, decoded.usage, self._clock.now())
+        call = self._bills.add(given, sent, decoded.usage, self._clock.now()).with_more(self._usd_beside(decoded))
+        return self._billed(replace(call, reasoning_lost=lost, recoveries=int(exchange.is_recovered)))
+
+    def unanswered(self, why: str) -> None:
+        """Record that the provider refused the last request, or could not be reached: that costs nothing."""
+        log = self.conversation.session.log
+        if log.open_call is not None:
+            log.append(Failed("call", "provider", why, call=log.open_call))
+
+    def _billed(self, call: PricedCall) -> PricedCall:
         self.bill = self.bill.plus(call)
         self.conversation.session.log.append(self.bill.noted())
         return call
+
+    def _usd_beside(self, reply: ModelReplied) -> float | None:
+        """The dollars that a reply cost beside its message, and as a fallback more than of the asked model; `None` if they are unknown."""
+        if not is_measured(reply) or is_given(self.conversation.session.params.extra):
+            return None
+        usd = [self._usd(each.usage, each.model) for each in reply.beside]
+        if reply.model != self._card.name and reply.usage.prompt:
+            own, other = self._usd(reply.usage), self._usd(reply.usage, reply.model)
+            usd.append(None if own is None or other is None else other - own)
+        return total_usd(usd)
+
+    def _usd(self, usage: Usage, model: str = "") -> float | None:
+        """The dollars of a usage at the prices of a model, by default that of the request; `None` if they or the usage are not known."""
+        card = recorded_card(model, self._home.cards()) if model else self._card
+        return simulated_cost(usage, card).total if card.prices.are_known and usage.prompt else None
+
+    def recovered(self, exchange: Exchange, refusal: ThinkingMismatch, *, sent_as_given: bool) -> Exchange | None:
+        """Record that the provider refused the thinking of a request, and return the request without any of it.
+
+        `None` if the refusal is not caused by us: nothing was edited, the client has decided itself what happens, or there is no thinking.
+        """
+        thinking, given = self._thinking, exchange.given
+        messages = given.messages if sent_as_given else exchange.messages
+        if thinking is None or self.mode == "watch" or asked_behavior(given.fields) or not has_thinking(messages):
+            return None
+        if thinking.read(given, messages) == thinking.read(given, given.messages) and not thinking.fitted(given, messages).misfits:
+            return None
+        cause = f" ({refusal.cause})" if refusal.cause else ""
+        self.note("thinking", "bound", f"{refusal.path or 'the list'}{cause}: {refusal.message}; it is sent once more without any thinking")
+        bare = without_thinking(messages)
+        tried = exchange._replace(messages=bare, misfits=frozenset(thinking.keys_at(given, messages).values()), is_recovered=True)
+        anchored = self._anchored(tried._replace(is_asked=False))
+        return anchored._replace(body=given.body_with(anchored.messages, exchange.lifetime), paths={})
+
+    def counted(self, body: bytes, fields: Mapping[str, Raw]) -> bytes:
+        """Return a request that asks for the tokens of the client's list without the thinking that does not fit it because of us."""
+        given = RequestReader().read(self.wire, body, fields)
+        return given.body_with(self._fitted(given, given.messages).messages)
+
+    def _record_thinking(self, exchange: Exchange, decoded: ModelReplied, content: Sequence[Json], *, sent_as_given: bool) -> ReasoningLost:
+        """Record what the thinking of a reply is bound to, and which thinking was left out of its request; return what that has lost."""
+        thinking, given = self._thinking, exchange.given
+        if thinking is None:
+            return ReasoningLost()
+        messages = given.messages if sent_as_given else exchange.messages
+        keys = thinking.keys_at(given, messages)
+        reported = {keys[each.path]: each for each in decoded.transformations if each.type == _DROPPED and each.path in keys}
+        if exchange.is_asked or asked_behavior(given.fields) == DROP:
+            self._compare_drops(keys, thinking.expected_drops(given, messages), reported)
+        caused = exchange.misfits | thinking.fitted(given, messages).misfits
+        out = frozenset(reported) | (exchange.misfits - frozenset(keys.values()))
+        lost = self._note_left_out(thinking, exchange, out, caused, frozenset(keys.values()))
+        bound = thinking.replied(given, messages, frozenset(reported), content, decoded.usage.reasoning)
+        for record in (thinking.withdraw(exchange.misfits) if exchange.is_recovered else None, bound):
+            if record is not None:
+                self.conversation.session.log.append(record.noted())
+        return lost
+
+    def _compare_drops(self, keys: Mapping[str, str], expected: frozenset[str], reported: Mapping[str, InputTransformation]) -> None:
+        """Record where the provider has dropped other thinking than our rule expects: one of the two is wrong."""
+        found = frozenset(key for key, each in reported.items() if each.reason == _PREFIX_REASON)
+        if found != expected:
+            paths = [", ".join(path for path, key in keys.items() if key in each) or "none" for each in (found, expected)]
+            self.note("thinking", "binding", f"the provider dropped other thinking than expected: {paths[0]}; expected: {paths[1]}"[:1_000])
+
+    def _note_left_out(
+        self, thinking: ListThinking, exchange: Exchange, out: frozenset[str], caused: frozenset[str], sent: frozenset[str]
+    ) -> ReasoningLost:
+        """Record which thinking is newly left out, and which is sent again; return the reasoning that edits of ours have lost."""
+        log, new, back = self.conversation.session.log, out - thinking.left_out, (thinking.left_out - out) & sent
+        if new:
+            why = "no longer fit, because something before them was edited"
+            if exchange.is_recovered:
+                why = "were sent and refused by the provider"
+            elif new <= sent:
+                why = "were dropped by the provider"
+            said = f"{counted(len(new), 'thinking block')} {why}; without them from here on"
+            log.append(ViewEdited((), "thinking", said, "before_call", reasoning_lost=thinking.lost(new & caused)))
+        if back:
+            log.append(ViewEdited((), "thinking", f"{counted(len(back), 'thinking block')} fit again and are sent again", "before_call"))
+        if new or back:
+            log.append(thinking.leave_out(out).noted())
+        return thinking.lost(new & caused)
 
     def _chosen_lifetime(self, given: GivenRequest) -> str:
         """Choose the lifetime of the cache entries by the pauses so far; empty if it is the one that the client has chosen."""
@@ -214,7 +489,7 @@ class RecordedConversation:
 
     def add_read(self, reply: ModelReplied) -> None:
         """Add a read that kept the cache alive to the bill; without the gateway it would not have been paid."""
-        self.bill = replace(self.bill, usd=(self.bill.usd or 0.0) + simulated_cost(reply.usage, self._card).total)
+        self.bill = replace(self.bill, usd=total_usd((self.bill.usd, self._usd(reply.usage))))
 
     def note(self, what: str, kind: str, message: str) -> None:
         """Record that something failed: the request was sent as it was given, or its reply was not understood."""
@@ -225,12 +500,23 @@ class RecordedConversation:
         """Make the log durable and close it."""
         self.conversation.close()
 
-    def _decoded(self, reply: bytes, *, streamed: bool) -> ModelReplied:
+    def _decoded(self, reply: bytes, *, streamed: bool) -> tuple[ModelReplied, Json]:
+        """A reply, and the object that it is, or would be if it were not streamed; empty where no one needs that of a stream."""
         if not streamed:
-            return decode_response(self.wire, reply, self._card)
-        stream = decoder(self.wire, self._card)
+            message = parse(reply, self._card.provider)
+            return decode_object(self.wire, message, self._card), message
+        events = assembler(self.wire, self._card)
+        stream = Decoder(events, self._card.provider)
         stream.feed(reply)
-        return stream.finish()
+        return stream.finish(), events.message() if isinstance(events, MessageAssembler) else {}
+
+    def _hold(self, given: GivenRequest, message: Json) -> None:
+        """Keep the list and the reply of a thread, which its client may go on from without sending them again."""
+        name = text(message, "id")
+        if self.wire == "anthropic" and self.mode == "watch" and name:
+            self._held[name] = given, {"role": "assistant", "content": message.get("content")}
+            while len(self._held) > _MOST_HELD:
+                del self._held[next(iter(self._held))]
 
     def _undo_queued(self) -> None:
         for undo in self._undos.take():
@@ -238,6 +524,13 @@ class RecordedConversation:
                 self.conversation.undo(undo.event, edits=undo.edits, why=undo.why)
             except PalimpsestError as error:
                 self.note("undo", error.kind, error.message)
+
+
+def _newest_halves(edits: Edits) -> Iterator[Edits]:
+    """All edits, then half of them, and so on: the newest stand near the end, where a change breaks the least of what is cached."""
+    while edits:
+        yield edits
+        edits = edits[(len(edits) + 1) // 2 :]
 
 
 def _marked_parts(given: GivenRequest) -> Iterator[Any]:

@@ -47,6 +47,15 @@ def conversation_name(wire: WireName, headers: Mapping[str, str], fields: Mappin
     return ConversationName(_id(client, agent, str(model), longest), client, agent)
 
 
+def continuation_name(headers: Mapping[str, str], fields: Mapping[str, Raw], previous: str) -> ConversationName:
+    """Return the name of what follows a reply that is not known, in a conversation that the provider holds.
+
+    What arrives of such a conversation never names it: neither a first message nor, mostly, a system prompt is there.
+    """
+    client, agent = _client(headers, fields), headers.get(_AGENT_HEADER, "")
+    return ConversationName(_id("thread", client, agent, previous), client, agent)
+
+
 def _id(*parts: str) -> str:
     digest = blake2b("\0".join(parts).encode(errors="replace"), digest_size=8).hexdigest()
     return f"gateway-{digest}"

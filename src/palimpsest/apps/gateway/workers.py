@@ -12,6 +12,7 @@ from typing import Final, Protocol, TypeVar
 
 from palimpsest.apps.gateway.hosting import ConversationHost
 from palimpsest.apps.gateway.recorded import Mode
+from palimpsest.apps.gateway.thinking import ThinkingMode
 from palimpsest.core.errors import StoreError
 from palimpsest.stores.home import Home
 
@@ -66,9 +67,9 @@ class ProcessWorkers:
     Python runs one thread at a time, so that planning in a thread would delay each event of each stream by some milliseconds.
     """
 
-    def __init__(self, home: Home, mode: Mode, *, fold: bool = False, keeps_alive: bool = False) -> None:
+    def __init__(self, home: Home, mode: Mode, *, fold: bool = False, keeps_alive: bool = False, thinking: ThinkingMode = "strip") -> None:
         options = [name for name, is_on in ((FOLD, fold), (KEEP_ALIVE, keeps_alive and mode != "watch")) if is_on]
-        self._hosted = tuple(_HostProcess((str(home.folder), mode, *options)) for _ in range(_PROCESSES))
+        self._hosted = tuple(_HostProcess((str(home.folder), mode, thinking, *options)) for _ in range(_PROCESSES))
         # The first request should not wait for the start of its process; most gateways have one conversation at a time.
         self._hosted[0].start()
 

@@ -166,7 +166,7 @@ class Answers:
         self._required()
         found = [(scope, note) for scope, note in self._notes() if kind in ("", note.kind)]
         lines = [
-            f"{note.name} ({scope}, {note.kind}, {note.trust}, {note.when[:10]}): {one_line(note.about, _ABOUT_CHARS)}"
+            f"{note.name} ({scope}, {note.kind}, {note.trust}, {note.when[:10]}){_whose(note)}: {one_line(note.about, _ABOUT_CHARS)}"
             for scope, note in found[:MOST_LISTED]
         ]
         more = [f"({len(found) - MOST_LISTED:,} more; recall finds them)"] if len(found) > MOST_LISTED else []
@@ -209,3 +209,7 @@ def answer_or_error(answers: Answers, name: str, arguments: dict[str, object]) -
         return error.message, True
     except OSError as error:
         return f"a file cannot be used: {error.strerror or error}", True
+
+
+def _whose(note: Note) -> str:
+    return f" about {one_line(note.whom)}" if note.whom else ""

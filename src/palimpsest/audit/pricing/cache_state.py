@@ -24,7 +24,18 @@ from palimpsest.audit.pricing.prefixes import (
     whole_steps,
 )
 from palimpsest.core.edits import Fold, Insert, Mask
-from palimpsest.core.events import CallStarted, ContextStated, EditUndone, Event, Failed, Interrupted, ModelReplied, Usage, ViewEdited
+from palimpsest.core.events import (
+    CallStarted,
+    ContextStated,
+    EditUndone,
+    Event,
+    Failed,
+    Interrupted,
+    ModelReplied,
+    ToolsChanged,
+    Usage,
+    ViewEdited,
+)
 from palimpsest.core.items import Item, Value
 from palimpsest.core.projections.projection import Scope, StateProjection, Views
 from palimpsest.core.situation import Cache, CachedPrefix, CacheReads, Card
@@ -61,6 +72,10 @@ def watch_after_reply(watch: CacheReads, usage: Usage) -> CacheReads:
 _MOST_MISSES = 2
 
 
+# The key of the parameters of a request that the provider keeps for a comparison.
+_ASKED = b'"compared_reply"'
+
+
 class AwaitedCall(Value, frozen=True):
     """A turn call without an outcome: its time in milliseconds, and the unscaled tokens of its request."""
 
@@ -70,20 +85,26 @@ class AwaitedCall(Value, frozen=True):
 
 
 class _CacheSnapshot(Value, frozen=True):
-    """The believed cache, the newest turn call that the provider took in with the unscaled tokens of its request, and the open call."""
+    """The believed cache, the newest turn call that the provider took in with the unscaled tokens of its request, and the open call.
+
+    `told` says that the model was told since then of tools that come or go, so that another list of them changes nothing before it.
+    `message` is the provider's id of its reply, empty if that was interrupted.
+    """
 
     cache: Cache = Cache()
     call: CallStarted | None = None
     raw: int | None = None
     sent: AwaitedCall | None = None
+    told: bool = False
+    message: str = ""
 
 
 class CacheProjection(StateProjection):
     """Projection of the believed contents of the provider cache. A request changes them when it is answered, not when it is sent."""
 
     name: ClassVar = "cache"
-    watches: ClassVar = frozenset({CallStarted, ModelReplied, Interrupted, Failed, ViewEdited, EditUndone, ContextStated})
-    version: ClassVar = 2
+    watches: ClassVar = frozenset({CallStarted, ModelReplied, Interrupted, Failed, ViewEdited, EditUndone, ContextStated, ToolsChanged})
+    version: ClassVar = 4
     scope: ClassVar[Scope] = "path"
     state_type: ClassVar = _CacheSnapshot
 
@@ -94,7 +115,7 @@ class CacheProjection(StateProjection):
 
     def snapshot(self) -> bytes:
         """The state as JSON."""
-        return msgspec.json.encode(_CacheSnapshot(self._value, self._call, self._raw, self._sent))
+        return msgspec.json.encode(_CacheSnapshot(self._value, self._call, self._raw, self._sent, self._told, self._message))
 
     def start_from(self, restored: _CacheSnapshot) -> None:
         """Replace the state."""
@@ -102,6 +123,8 @@ class CacheProjection(StateProjection):
         self._call = restored.call
         self._raw = restored.raw
         self._sent = restored.sent
+        self._told = restored.told
+        self._message = restored.message
 
     def take(self, event: Event) -> None:
         """Apply one event."""
@@ -110,8 +133,8 @@ class CacheProjection(StateProjection):
         match body:
             case CallStarted(purpose="turn") as call:
                 self._sent = AwaitedCall(call, event.at, self._metering.raw_before())
-            case ModelReplied(purpose="turn", usage=usage):
-                self._take_in(card)
+            case ModelReplied(purpose="turn", usage=usage, message=message):
+                self._take_in(card, message)
                 self._end_call(usage, event.at, counter, card)
             case Interrupted(purpose="turn", parts=parts, usage=usage) if parts or usage.prompt:
                 self._take_in(card)
@@ -122,6 +145,8 @@ class CacheProjection(StateProjection):
                 self._value = replace(self._value, reads=watch_after_edit(self._value.reads, edited))
             case EditUndone():
                 self._change_items(counter)
+            case ToolsChanged():
+                self._told = True
             case ContextStated(head=head) if head is not None:
                 self._change_head()
             case ModelReplied() as side:
@@ -136,18 +161,35 @@ class CacheProjection(StateProjection):
     @property
     def readable(self) -> tuple[CachedPrefix, ...]:
         """The prefixes that the open call can read, or that the next one could."""
-        last, sent = self._call, self._sent
-        # Tools come first in a request, and a cache belongs to one model.
-        is_other = sent is not None and last is not None and (last.model, last.tools) != (sent.call.model, sent.call.tools)
-        return () if is_other else self._value.prefixes
+        return self._value.prefixes if self._sent is None else self.readable_by(self._sent.call.model, self._sent.call.tools)
 
-    def _take_in(self, card: Card) -> None:
+    def readable_by(self, model: str, tools: str) -> tuple[CachedPrefix, ...]:
+        """The prefixes that a call of a model with some tools can read."""
+        last = self._call
+        if last is None:
+            return self._value.prefixes
+        # Tools come first in a request, and a cache belongs to one model.
+        return self._value.prefixes if last.model == model and (last.tools == tools or self._told) else ()
+
+    def comparable_reply(self, model: str) -> str:
+        """The id of the newest reply whose request the provider can compare with the next one of a model; empty if there is none."""
+        last = self._call
+        return self._message if last is not None and last.model == model and _ASKED in bytes(last.params) else ""
+
+    def _take_in(self, card: Card, message: str = "") -> None:
         """Let the open call be the newest that the provider has seen."""
         sent, prefixes = self._sent, self.readable
         if sent is None:
             return
-        self._call, self._raw, self._sent = sent.call, sent.raw, None
-        self._value = replace(self._value, prefixes=prefixes, called=sent.at, edited=False, automatic=card.cache == "automatic")
+        reads = self._value.reads
+        if self._call is not None and self._call.withheld != sent.call.withheld:
+            # Thinking that is left out, or comes back, changes the cached bytes behind it.
+            reads = CacheReads(reads.read, expected=True, dropped=reads.dropped)
+        self._call, self._raw, self._sent, self._told = sent.call, sent.raw, None, False
+        self._message = message
+        self._value = replace(
+            self._value, prefixes=prefixes, called=sent.at, edited=False, automatic=card.cache == "automatic", reads=reads
+        )
 
     def _end_call(self, usage: Usage, at: int, counter: TokenCounter, card: Card) -> None:
         called = at if self._value.called is None else self._value.called

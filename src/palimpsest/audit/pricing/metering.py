@@ -28,6 +28,7 @@ class Metering:
         self._card_of = card_of
         self._size = size
         self._ledger = LedgerProjection()
+        self._model = ""
         self.card = card_of("")
         self.counter = self._new_counter()
         # The revision of the view and the counter by which items were counted, their number, and their unscaled tokens.
@@ -71,20 +72,27 @@ class Metering:
     def restore(self, data: bytes) -> None:
         """Continue from a snapshot, with the model of the restored view."""
         self._ledger.restore(data)
-        self.card = self._card_of(self._views.rest.model)
+        self._model = self._views.rest.model
+        self.card = self._card_of(self._model)
         self.counter = self._new_counter()
 
     def reset(self) -> None:
         """Start again with the model of the session."""
         self._ledger.reset()
+        self._model = ""
         self.card = self._card_of("")
         self.counter = self._new_counter()
 
     def _follow_model(self) -> None:
         name = self._views.rest.model
-        if name and name != self.card.name:
+        # Compared by the name that was given: a card may have another, as that of a model with a date has.
+        if name and name != self._model:
+            self._model, counted_alike = name, self.card.cache_edits
             self.card = self._card_of(name)
-            self.counter = self._new_counter()
+            if self.card.cache_edits == counted_alike:
+                self.counter.factor = self._factor()
+            else:
+                self.counter = self._new_counter()
 
     def _new_counter(self) -> TokenCounter:
         return TokenCounter(SIZE_RULES[self._size], self._factor(), drops_cached=self.card.cache_edits)

@@ -53,7 +53,7 @@ def breakpoints_of(call: CallStarted | None, head: Sequence[Item], items: Sequen
 
 
 def first_change(before: Sequence[Item], after: Sequence[Item]) -> int:
-    """The index of the first item whose sent bytes differ; a cached mask does not change them."""
+    """The index of the first item that the cache of the provider does not know: a result that it clears itself is new to it, too."""
     place = 0
     for one, other in zip(before, after, strict=False):
         if one is not other and not _sent_alike(one, other):
@@ -65,7 +65,7 @@ def first_change(before: Sequence[Item], after: Sequence[Item]) -> int:
 def _sent_alike(one: Item, other: Item) -> bool:
     if one.id != other.id or (one.content is not other.content and one.content != other.content):
         return False
-    shown = [item.mask for item in (one, other) if item.mask is not None and item.mask.form == "shown"]
+    shown = [item.mask for item in (one, other) if item.mask is not None and (item.mask.form == "shown" or item.kind == "result")]
     return not shown or one.mask == other.mask
 
 

@@ -1,6 +1,6 @@
 """Prices of edits: what they cost once and save per call, and the rent of delaying a fold."""
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -18,7 +18,8 @@ from palimpsest.audit.pricing.bill import (
 )
 from palimpsest.audit.pricing.metering import Metering
 from palimpsest.audit.pricing.prefixes import WarmPrefixes, first_change, shared_head_blocks, warm_prefixes
-from palimpsest.core.edits import Fold
+from palimpsest.audit.pricing.reasoning import reasoning_lost, thinking_behind
+from palimpsest.core.edits import Fold, ReasoningLost
 from palimpsest.core.events import CallStarted, Event, Failed, Interrupted, ModelReplied, Usage, ViewEdited
 from palimpsest.core.items import Value
 from palimpsest.core.projections.projection import Scope, Views
@@ -26,23 +27,30 @@ from palimpsest.core.situation import PARTS, Cache, Card, Evidence, Situation
 from palimpsest.core.tokens.view_sizes import CountsTokens
 from palimpsest.core.view import View
 from palimpsest.wire.models.prices import simulated_cost
+from palimpsest.wire.past_requests import is_bound
 
 
 class Rates(Value, frozen=True):
     """Prices relative to the input price."""
 
-    write: float = 1.25
-    read: float = 0.1
-    output: float = 5.0
+    write: float
+    read: float
+    output: float
+
+
+# What is assumed of a model whose prices are not known: of the cheapest reads that there are with breakpoints, so that an edit has to
+# save more before it pays.
+_UNPRICED_BREAKPOINTS: Final = Rates(1.25, 0.025, 5.0)
+_UNPRICED_AUTOMATIC: Final = Rates(1.0, 0.1, 5.0)
 
 
 def rates_of(card: Card, cache: Cache) -> Rates:
-    """The rates of a card; the write rate follows the lifetime of the newest entry. A card without prices has default rates."""
+    """The rates of a card; the write rate follows the lifetime of the newest entry. Those of a card without prices are assumed."""
     prices = card.prices
     if card.cache == "none":
         return Rates(1.0, 1.0, prices.output / prices.input if prices.input else 5.0)
     if not prices.input:
-        return Rates(1.25 if card.cache == "breakpoints" else 1.0)
+        return _UNPRICED_BREAKPOINTS if card.cache == "breakpoints" else _UNPRICED_AUTOMATIC
     long = card.cache == "breakpoints" and bool(cache.prefixes) and cache.prefixes[-1].ttl > FIVE_MINUTES_MS
     write = prices.cache_write_long if long and prices.cache_write_long is not None else prices.cache_write
     read = prices.cache_read
@@ -65,13 +73,13 @@ def _scaled_to_window(tokens: int, window: int) -> int:
 def tokens_after_fold(view: View, evidence: Evidence, counter: CountsTokens, card: Card, parts: int = PARTS) -> int:
     """Estimated tokens of the view after a fold: head, user messages, and `parts` tokens for everything else."""
     head = sum(counter.item(item) for item in view.head)
-    users, most = 0, _scaled_to_window(MESSAGE_TOKENS, card.window)
+    users, most = 0, _scaled_to_window(MESSAGE_TOKENS, card.working_window)
     for said in reversed(evidence.user_messages):
         users += said.tokens
         if users >= most:
             break
     users = min(users + evidence.earlier_tokens, most)
-    return head + users + _scaled_to_window(parts, card.window)
+    return head + users + _scaled_to_window(parts, card.working_window)
 
 
 def rent_of_call(
@@ -100,7 +108,8 @@ def fold_price(total: int, after: int, warm: WarmPrefixes, rates: Rates) -> floa
 
 def price_of_fold(situation: Situation) -> float:
     """The price of folding now, in input tokens; a fold pays off once the rent is twice as high."""
-    return fold_price(situation.used, request_after_fold(situation), warm_prefixes(situation), rates_of(situation.card, situation.cache))
+    rates, again = rates_of(situation.card, situation.cache), thinking_behind(situation)(0)
+    return fold_price(situation.used, request_after_fold(situation), warm_prefixes(situation), rates) + again
 
 
 class _Rent(Value, frozen=True):
@@ -167,22 +176,30 @@ _PER = 1_000_000
 
 
 class Price(Value, frozen=True):
-    """The extra dollars of the next request, and the dollars that every later one saves; `None` without known prices."""
+    """The extra dollars of the next request, the dollars that every later one saves, `None` without known prices, and the reasoning lost.
+
+    The dollars have the share of the lost reasoning that is expected to be thought again. `reasoning_lost` is `None` for a model whose
+    thinking is not bound to its prefix.
+    """
 
     usd: float | None = None
     saved_usd_per_call: float | None = None
+    reasoning_lost: ReasoningLost | None = None
 
 
 def price_of(before: View, after: View, situation: Situation) -> Price:
-    """The price of an edit: the difference of two bills for the next request."""
+    """The price of an edit: the difference of two bills for the next request, and the thinking that is bound to what it changes."""
     card, counter = situation.card, situation.tokens
+    lost = reasoning_lost(before, after, situation.reasoning) if is_bound(card) else None
     prices = prices_of(card.prices)
     if not prices.are_known:
-        return Price()
+        return Price(reasoning_lost=lost)
     saved = counter.total(before) - counter.total(after)
     now, then = next_bills(before, after, situation, saved)
     rates = rates_of(card, situation.cache)
-    return Price(simulated_cost(then, prices).total - simulated_cost(now, prices).total, saved * rates.read * card.prices.input / _PER)
+    again = situation.rethought * (lost.tokens or 0) * prices.output / _PER if lost is not None else 0.0
+    usd = simulated_cost(then, prices).total - simulated_cost(now, prices).total + again
+    return Price(usd, saved * rates.read * card.prices.input / _PER, lost)
 
 
 def next_bills(before: View, after: View, situation: Situation, saved: int) -> tuple[Usage, Usage]:

@@ -1,6 +1,7 @@
 """Two bills of the same traffic: requests as they were sent, and as their owner gave them, each with a simulated cache of its own."""
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from math import sqrt
@@ -14,6 +15,8 @@ from palimpsest.audit.pricing.bill import (
     EMPTY_CACHE,
     FIVE_MINUTES_MS,
     HOUR_MS,
+    LOOK_BACK_BLOCKS,
+    MOST_PROMPTS,
     STEP_TOKENS,
     Block,
     Breakpoint,
@@ -25,11 +28,12 @@ from palimpsest.audit.pricing.bill import (
     shared_blocks,
 )
 from palimpsest.audit.pricing.measured_sizes import MeasuredSizes
+from palimpsest.core.edits import ReasoningLost
 from palimpsest.core.events import ForeignNoted, Usage
-from palimpsest.core.items import Value
+from palimpsest.core.items import Value, shared_prefix_length
 from palimpsest.core.log.log import Log
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.models.prices import simulated_cost
+from palimpsest.wire.models.prices import simulated_cost, total_usd
 from palimpsest.wire.request import MAX_BREAKPOINTS
 
 _FORMAT: Final = "gateway"
@@ -38,6 +42,12 @@ _NEWEST_EVENTS: Final = 64
 # A reported read within this share of the prompt, or so many tokens, of the expected one is the expected one.
 _TOLERANCE: Final = 0.005
 _TOLERANCE_TOKENS: Final = 64
+# How far the measured tokens of a beginning may be from its true ones, because a report covered it together with what follows.
+_SIZE_ERROR: Final = 0.1
+# The same for tools and parts of the system prompt, which are first reported all at once.
+_HEAD_SIZE_ERROR: Final = 0.4
+# After so many reports none of which has read anything, it is taken that nothing is read.
+_REPORTS_WITHOUT_READ: Final = 5
 # How far the size of one block may be off: of one that a report covered together with others, and of one that none has covered.
 _MEASURED_ERROR: Final = 0.1
 _ESTIMATED_ERROR: Final = 0.4
@@ -46,12 +56,22 @@ _ESTIMATED_ERROR: Final = 0.4
 class BilledRequest(NamedTuple):
     """The blocks of a request in order, with estimated sizes, its cache breakpoints, and the first block of each message.
 
-    Blocks before those of the first message are the tools and the system prompt.
+    Blocks before those of the first message are the tools, so many, and the system prompt.
     """
 
     blocks: Sequence[Block]
     breakpoints: Sequence[Breakpoint] = ()
     starts: Sequence[int] = ()
+    tools: int = 0
+
+    @property
+    def heads(self) -> int:
+        """The number of blocks before the first message."""
+        return self.starts[0] if self.starts else 0
+
+    def finds(self, end: int) -> bool:
+        """Whether a breakpoint finds what is cached up to the end of a block."""
+        return any(0 <= point.at - end < LOOK_BACK_BLOCKS for point in self.breakpoints)
 
     def place_of(self, block: int) -> tuple[int, int] | None:
         """The message that a block belongs to, and its number there; `None` if it is one of the tools or the system prompt."""
@@ -60,18 +80,30 @@ class BilledRequest(NamedTuple):
 
 
 class PricedCall(Value, frozen=True):
-    """What a call cost in dollars, what it would have cost as it was given, `None` if no price is known, and the tokens of both prompts."""
+    """What a call cost in dollars, what it would have cost as it was given, `None` if no price is known, and the tokens of both prompts.
+
+    `reasoning_lost` is the thinking that its request was the first to be sent without, because of edits. `recoveries` is 1 if it was sent
+    again, because the provider had refused its thinking.
+    """
 
     usd: float | None = 0.0
     usd_without: float | None = 0.0
     tokens_given: int = 0
     tokens_sent: int = 0
+    reasoning_lost: ReasoningLost = ReasoningLost()
+    recoveries: int = 0
+
+    def with_more(self, usd: float | None) -> "PricedCall":
+        """The call with dollars that it would have cost in any case; `None` makes both numbers unknown."""
+        return replace(self, usd=total_usd((self.usd, usd)), usd_without=total_usd((self.usd_without, usd)))
 
 
 class GatewayBill(Value, frozen=True):
     """The bill of a session so far: dollars as they were, and as they would have been without the gateway; tokens of all prompts.
 
-    `unpriced` requests are in neither of the dollars, because no price of their model is known. Without others these are `None`.
+    `unpriced` requests are in neither of the dollars, because no price of their model is known, or not what they used. Without others
+    these are `None`.
+    `reasoning_lost` is the thinking that edits have made unusable; what it costs to think it again is in neither of the dollars.
     """
 
     mode: str
@@ -81,6 +113,8 @@ class GatewayBill(Value, frozen=True):
     tokens_given: int = 0
     tokens_sent: int = 0
     unpriced: int = 0
+    reasoning_lost: ReasoningLost = ReasoningLost()
+    recoveries: int = 0
 
     def plus(self, call: PricedCall) -> Self:
         """Return the bill after another call."""
@@ -90,8 +124,18 @@ class GatewayBill(Value, frozen=True):
             usd, without = (None, None) if unpriced > self.requests else (usd, without)
         else:
             usd, without = (usd or 0.0) + call.usd, (without or 0.0) + call.usd_without
-        return type(self)(
-            self.mode, self.requests + 1, usd, without, self.tokens_given + call.tokens_given, self.tokens_sent + call.tokens_sent, unpriced
+        one, other = self.reasoning_lost, call.reasoning_lost
+        tokens = None if one.tokens is None or other.tokens is None else one.tokens + other.tokens
+        return replace(
+            self,
+            requests=self.requests + 1,
+            usd=usd,
+            usd_without=without,
+            tokens_given=self.tokens_given + call.tokens_given,
+            tokens_sent=self.tokens_sent + call.tokens_sent,
+            unpriced=unpriced,
+            reasoning_lost=ReasoningLost(one.blocks + other.blocks, tokens),
+            recoveries=self.recoveries + call.recoveries,
         )
 
     def noted(self) -> ForeignNoted:
@@ -163,16 +207,6 @@ class _SimulatedCache:
         prompts = [(each[: block + 1] if each[:1] == links[:1] else each, used) for each, used in self.contents.prompts]
         self.contents = CacheContents(tuple(kept), tuple(each for each in prompts if each[0]))
 
-    def relink(self, before: Prompt) -> None:
-        """Rename what is cached of the last prompt to that prompt with other names of its blocks."""
-        old, new = self.prompt.links, before.links
-        entries = [
-            replace(entry, link=new[entry.at_block]) if entry.at_block < len(old) and old[entry.at_block] == entry.link else entry
-            for entry in self.contents.entries
-        ]
-        prompts = [(new[: len(links)] if links == old[: len(links)] else links, used) for links, used in self.contents.prompts]
-        self.prompt, self.contents = before, CacheContents(tuple(entries), tuple(prompts))
-
 
 class TwoBills:
     """The simulated caches of one conversation: of the requests that were sent, and of those that were given.
@@ -180,7 +214,7 @@ class TwoBills:
     While both were always the same, both bills are what the provider reported. Once they differ, the second bill is that of the simulated
     cache. Sizes of blocks are measured by the reports. Where a report shows that the provider holds more or
     less than the simulated cache, both caches are set right; a miss that only the sent list has is the gateway's own. `ignored` are the
-    places in tools and system prompt that differ in each request and that the provider does not look at.
+    parts of the system prompt, by number, that differ in each request and that the provider does not look at.
     """
 
     def __init__(self, card: ModelCard) -> None:
@@ -191,21 +225,32 @@ class TwoBills:
         self.ignored: frozenset[int] = frozenset()
         # Whether anything was ever sent otherwise than it was given.
         self._differ = False
+        # The newest requests as they were given and as they were sent, with their times.
+        self._past: deque[tuple[BilledRequest, BilledRequest, int]] = deque(maxlen=MOST_PROMPTS)
+        self._reports = 0
+        self._has_read = False
 
     @property
     def has_reports(self) -> bool:
-        """Whether the provider has reported a request, so that sizes are measured and it is known what is cached."""
-        return self._sizes.has_reports
+        """Whether the provider has reported enough for sizes to be measured, and for what is cached to be known.
+
+        While nothing was read, because tools or the system prompt change, some reports more tell that nothing is.
+        """
+        return self._has_read or self._reports >= _REPORTS_WITHOUT_READ
 
     def add(self, given: BilledRequest, sent: BilledRequest, usage: Usage, now: int) -> PricedCall:
         """Bill one call at time `now`, in milliseconds, with the usage that the provider reported."""
+        self._reports += 1
+        self._has_read = self._has_read or usage.cache_read > 0
         self._learn_beginning(sent, usage, now)
-        self._sizes.learn(self._named(sent).blocks, usage.prompt)
+        self._sizes.learn(self._named(sent).blocks, usage.prompt, sent.heads)
         self._learn_ignored(sent, usage, now)
-        own, other = self._sized(sent), self._sized(given)
+        self._learn_read(sent, usage, now)
+        own, other = self.sized(sent), self.sized(given)
         self._set_right(other, own, usage, now)
         given_usage = replace(self._given.take(other, now), output=usage.output)
         self._sent.take(own, now)
+        self._past.append((given, sent, now))
         self._differ = self._differ or given != sent
         more_tokens = self._given.prompt.tokens - self._sent.prompt.tokens
         tokens = max(0, usage.prompt + more_tokens), usage.prompt
@@ -214,65 +259,96 @@ class TwoBills:
         paid = simulated_cost(usage, self._card).total
         return PricedCall(paid, simulated_cost(given_usage, self._card).total if self._differ else paid, *tokens)
 
-    def costs(self, given: BilledRequest, sent: BilledRequest, now: int) -> tuple[float, float]:
-        """The dollars that the prompt of a request would cost as it is to be sent, and as it was given."""
-        billed = self._sent.billed(self._sized(sent), now)[1], self._given.billed(self._sized(given), now)[1]
-        return simulated_cost(billed[0], self._card).total, simulated_cost(billed[1], self._card).total
+    def sized(self, request: BilledRequest) -> BilledRequest:
+        """The request with the sizes that the reports so far measure, and one name for what the provider does not look at."""
+        return request._replace(blocks=self._sizes.sized(self._named(request).blocks))
+
+    def cost_sent(self, sized: BilledRequest, now: int) -> float:
+        """The dollars that the prompt of a request would cost, with what the requests that were sent have cached."""
+        return simulated_cost(self._sent.billed(sized, now)[1], self._card).total
+
+    def cost_given(self, sized: BilledRequest, now: int) -> float:
+        """The dollars that the prompt of a request would cost, if all requests had been sent as they were given."""
+        return simulated_cost(self._given.billed(sized, now)[1], self._card).total
 
     def doubt(self, one: BilledRequest, other: BilledRequest) -> float:
-        """The dollars by which the difference in cost of two requests may be off, because sizes are not exact."""
-        first, second = dict(self._named(one).blocks), dict(self._named(other).blocks)
+        """The dollars by which the difference in cost of two sized requests may be off, because sizes are not exact."""
+        shared = shared_prefix_length(one.blocks, other.blocks)
+        first, second = dict(one.blocks[shared:]), dict(other.blocks[shared:])
         squares = estimated = 0.0
-        for blocks, others in ((first, second), (second, first)):
-            for digest, size in self._sizes.sized((digest, size) for digest, size in blocks.items() if digest not in others):
-                if self._sizes.is_measured(digest):
-                    # Reports were shared out among blocks, each time with another error.
-                    squares += (_MEASURED_ERROR * size) ** 2
-                else:
-                    estimated += _ESTIMATED_ERROR * size
+        for digest, size in (*first.items() - second.items(), *second.items() - first.items()):
+            if self._sizes.is_measured(digest):
+                # Reports were shared out among blocks, each time with another error.
+                squares += max(_MEASURED_ERROR * size, self._sizes.error_of(digest)) ** 2
+            else:
+                estimated += _ESTIMATED_ERROR * size
         return simulated_cost(Usage(cache_write=round(sqrt(squares) + estimated)), self._card).total
 
-    def cached_end(self, request: BilledRequest, now: int) -> int | None:
+    def cached_end(self, sized: BilledRequest, now: int) -> int | None:
         """The last block of the longest live prefix of a request that is about to be sent; `None` if nothing of it is cached."""
-        prompt = Prompt.of(self._sized(request).blocks, self._sent.prompt)
+        prompt = Prompt.of(sized.blocks, self._sent.prompt)
         return max(self._sent.live_ends(prompt, now), default=None)
 
     def _named(self, request: BilledRequest) -> BilledRequest:
         """The request with one name for what the provider does not look at."""
         if not self.ignored:
             return request
-        return request._replace(blocks=_without_names(request.blocks, self.ignored))
-
-    def _sized(self, request: BilledRequest) -> BilledRequest:
-        return request._replace(blocks=self._sizes.sized(self._named(request).blocks))
+        return request._replace(blocks=_without_names(request.blocks, self.ignored, request.tools))
 
     def _learn_beginning(self, sent: BilledRequest, usage: Usage, now: int) -> None:
-        """Measure the beginning that an automatic cache has read: it ends, but for a step, where the list differs from the one before."""
-        request = self._sized(sent)
+        """Measure the beginning that an automatic cache has read: it ends, but for a step, where the list differs from those before."""
+        if not self._is_automatic or not usage.cache_read:
+            return
+        request, tokens = self.sized(sent), usage.cache_read + STEP_TOKENS / 2
         prompt, expected, _ = self._sent.billed(request, now)
-        end = shared_blocks(self._sent.prompt.links, prompt.links)
-        if self._is_automatic and usage.cache_read and end > 0 and abs(usage.cache_read - expected.cache_read) <= self._tolerance(usage):
-            self._sizes.learn_beginning(request.blocks[:end], usage.cache_read + STEP_TOKENS / 2, STEP_TOKENS / 3)
+        end = max((shared_blocks(links, prompt.links) for links, _ in self._sent.contents.prompts), default=0)
+        off = abs(usage.cache_read - expected.cache_read)
+        if 0 < end <= sent.heads:
+            # Of tools alone it says nothing about messages, but their sizes were never told apart.
+            if STEP_TOKENS < off <= _HEAD_SIZE_ERROR * expected.cache_read:
+                self._sizes.learn_parts(request.blocks, end, round(tokens))
+        elif end and end == shared_blocks(self._sent.prompt.links, prompt.links) and off <= self._tolerance(usage):
+            self._sizes.learn_beginning(request.blocks[:end], tokens, STEP_TOKENS / 3)
 
     def _learn_ignored(self, sent: BilledRequest, usage: Usage, now: int) -> None:
-        """Find parts of the head that changed, and before which the provider would have stopped reading if it looked at them."""
-        heads = sent.starts[0] if sent.starts else 0
-        while self._sent.prompt.links:
-            request = self._sized(sent)
-            prompt, expected, _ = self._sent.billed(request, now)
-            place = shared_blocks(self._sent.prompt.links, prompt.links)
+        """Find parts of the system prompt that changed, and before which the provider would have stopped reading if it looked at them."""
+        while (place := self._changed_part(sent)) is not None:
+            prompt, expected, _ = self._sent.billed(self.sized(sent), now)
             before = prompt.sums[place - 1] if place else 0
-            known = self._sent.prompt.blocks
-            if (
-                place >= min(heads, len(known))
-                or place in self.ignored
-                or usage.cache_read <= max(before, expected.cache_read) + self._tolerance(usage)
+            if self._end_of(prompt, usage, now) is not None or usage.cache_read <= max(before, expected.cache_read) + self._tolerance(
+                usage
             ):
                 return
-            self.ignored |= {place}
-            for cache in (self._given, self._sent):
-                cache.relink(Prompt.of(_without_names(cache.prompt.blocks, self.ignored)))
-            self._sizes.learn(self._named(sent).blocks, usage.prompt)
+            self.ignored |= {place - sent.tools}
+            self._given, self._sent = _SimulatedCache(self._card), _SimulatedCache(self._card)
+            for older_given, older_sent, at in self._past:
+                self._given.take(self.sized(older_given), at)
+                self._sent.take(self.sized(older_sent), at)
+            self._sizes.learn(self._named(sent).blocks, usage.prompt, sent.heads)
+
+    def _changed_part(self, sent: BilledRequest) -> int | None:
+        """The first part of the system prompt that the newest request with the same tools had otherwise; `None` without one."""
+        own = self._named(sent).blocks[: sent.heads]
+        for _, older, _ in reversed(self._past):
+            known = self._named(older).blocks[: older.heads]
+            place = next((at for at, (one, other) in enumerate(zip(own, known, strict=False)) if one[0] != other[0]), None)
+            if place is not None and place >= sent.tools == older.tools:
+                return place
+        return None
+
+    def _learn_read(self, sent: BilledRequest, usage: Usage, now: int) -> None:
+        """Measure the beginning that a cache with breakpoints has read: it ends where an entry of it does."""
+        request = self.sized(sent)
+        end = self._end_of(Prompt.of(request.blocks, self._sent.prompt), usage, now)
+        if end is not None:
+            self._sizes.learn_parts(request.blocks, end + 1, usage.cache_read, usage.prompt)
+
+    def _end_of(self, prompt: Prompt, usage: Usage, now: int) -> int | None:
+        """The last block of the live entry whose tokens are about those that were read; `None` if there is none, or no entries."""
+        read = usage.cache_read
+        ends = self._sent.live_ends(prompt, now) if read and not self._is_automatic else ()
+        nearest = min(ends, key=lambda end: abs(prompt.sums[end] - read), default=None)
+        return nearest if nearest is not None and abs(prompt.sums[nearest] - read) <= _SIZE_ERROR * read + _TOLERANCE_TOKENS else None
 
     def _set_right(self, given: BilledRequest, sent: BilledRequest, usage: Usage, now: int) -> None:
         """Set the caches right where the provider read more or less than expected."""
@@ -290,7 +366,8 @@ class TwoBills:
             return
         shared = prompt.sums[same - 1] if same else 0
         if not self._is_automatic:
-            shared = max((prompt.sums[end] for end in self._sent.live_ends(prompt, now) if end < same), default=0)
+            found = [end for end in self._sent.live_ends(prompt, now) if end < same and sent.finds(end)]
+            shared = max((prompt.sums[end] for end in found), default=0)
         self._sent.lose(sent, block)
         # What both lists share is not read either, so that the provider has dropped it; else the miss is one of the edits.
         if same == len(sent.blocks) == len(given.blocks) or read < shared - tolerance:
@@ -307,5 +384,5 @@ def _nearest(sums: Sequence[int], tokens: int) -> int:
     return after if after < len(sums) and sums[after] - tokens < tokens - before else after - 1
 
 
-def _without_names(blocks: Sequence[Block], places: Collection[int]) -> tuple[Block, ...]:
-    return tuple([(f"~{place}", block[1]) if place in places else block for place, block in enumerate(blocks)])
+def _without_names(blocks: Sequence[Block], parts: Collection[int], tools: int) -> tuple[Block, ...]:
+    return tuple([(f"~{part}", block[1]) if part in parts else block for part, block in enumerate(blocks, -tools)])

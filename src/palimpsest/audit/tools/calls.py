@@ -19,6 +19,33 @@ from palimpsest.wire.request import Tool
 _CACHED_CHARACTERS = 4_000
 
 ToolClass: TypeAlias = Literal["read", "edit", "write", "command", "search", "agent", "plan", "recall", "other"]
+"""What a call means for files and evidence; recorded with calls whose declaration says more than their name."""
+
+Operation: TypeAlias = Literal[
+    "read",
+    "list",
+    "find",
+    "search",
+    "web_search",
+    "fetch",
+    "edit",
+    "notebook",
+    "write",
+    "command",
+    "process",
+    "agent",
+    "todo",
+    "task",
+    "plan",
+    "skill",
+    "tool_search",
+    "recall",
+    "memory",
+    "compact",
+    "other",
+]
+"""What one tool does. `find` finds files by name and `search` text in files, `notebook` edits one, `process` goes on with a command that
+runs, `todo` replaces a list of steps, `task` is a tool of a task graph, `plan` begins or ends plan mode."""
 
 
 class Action(Value, frozen=True):
@@ -29,29 +56,62 @@ class Action(Value, frozen=True):
     command: str = ""
 
 
-_NAMES: dict[ToolClass, str] = {
+# The only table of tool names: those of this program and of every other one, in lower case and with `_` for `-`.
+_NAMES: dict[Operation, str] = {
     "read": "read view open cat read_file readfile view_file open_file read_many_files readmanyfiles fsread fs_read view_image "
     "notebookread read_text_file read_media_file read_multiple_files get_file_contents view_source fileread readmcpresource",
-    "edit": "edit multiedit multi_edit notebookedit apply_patch applypatch patch str_replace replace edit_file editfile search_replace "
+    "list": "ls list list_dir list_directory list_files",
+    "find": "glob find find_file find_files file_search search_files search_dir",
+    "search": "grep search rg grep_search grep_files search_file codebase_search search_file_content semantic_search find_references",
+    "web_search": "websearch web_search google_web_search",
+    "fetch": "fetch webfetch web_fetch fetch_url",
+    "edit": "edit multiedit multi_edit apply_patch applypatch patch str_replace replace edit_file editfile search_replace "
     "insert insert_edit_into_file replace_string_in_file multi_replace_string_in_file replace_in_file apply_diff edit_block update_file "
-    "str_replace_editor str_replace_based_edit_tool file_editor text_editor edit_via_llm llm_based_edit edit_notebook undo_edit",
+    "str_replace_editor str_replace_based_edit_tool file_editor text_editor edit_via_llm llm_based_edit undo_edit",
+    "notebook": "notebookedit edit_notebook",
     "write": "write create write_file writefile create_file createfile write_to_file save_file fswrite fs_write filewrite",
     "command": "bash shell exec exec_command local_shell local_shell_call execute_bash execute_command run run_command run_shell_command "
     "run_in_terminal terminal command cmd powershell shell_command container_exec unified_exec ipython execute_ipython_cell run_ipython "
-    "code_interpreter bash_code_execution executebash write_stdin async_bash run_terminal_cmd bashoutput read_bash",
-    "search": "grep glob ls list search rg find grep_search search_files search_file search_dir find_file file_search codebase_search "
-    "search_file_content list_dir list_directory list_files semantic_search toolsearch tool_search find_references find_files grep_files "
-    "websearch web_search google_web_search",
+    "code_interpreter bash_code_execution executebash async_bash run_terminal_cmd",
+    "process": "bashoutput bash_output read_bash write_stdin killshell kill_shell killbash",
     "agent": "task agent delegate spawn_agent subagent runsubagent dispatch_agent delegate_task new_task sendmessage send_input wait_agent "
     "call_omo_agent delegate_to_agent",
-    "plan": "todowrite todoread todo todo_write todos update_plan taskcreate taskupdate tasklist taskget task_tracker manage_todo_list "
-    "write_todos exitplanmode enterplanmode exit_plan_mode update_todo_list plan task_create task_update",
-    "recall": "recall remember search_memory search_sessions context_recall",
+    "todo": "todowrite todoread todo todo_write todos update_plan task_tracker manage_todo_list write_todos update_todo_list plan",
+    "task": "taskcreate taskupdate tasklist taskget task_create task_update task_list task_get",
+    "plan": "exitplanmode enterplanmode exit_plan_mode",
+    "skill": "skill",
+    "tool_search": "toolsearch tool_search",
+    "recall": "recall search_memory search_sessions context_recall",
+    "memory": "remember memory",
+    "compact": "compact",
+}
+_CLASS_BY_OPERATION: dict[Operation, ToolClass] = {
+    **dict.fromkeys(("list", "find", "search", "web_search", "tool_search"), "search"),
+    **dict.fromkeys(("edit", "notebook"), "edit"),
+    **dict.fromkeys(("command", "process"), "command"),
+    **dict.fromkeys(("todo", "task", "plan"), "plan"),
+    **dict.fromkeys(("recall", "memory"), "recall"),
+    **dict.fromkeys(("fetch", "skill", "compact", "other"), "other"),
+    "read": "read",
+    "write": "write",
+    "agent": "agent",
 }
 # Generic names: with the prefix of a server they do not mean work on files.
 _BARE = frozenset({"insert", "create", "run", "open", "list", "patch", "replace", "view", "find", "search", "plan", "task", "exec"})
-_BY_NAME: dict[str, ToolClass] = {name: kind for kind, names in _NAMES.items() for name in names.split()}
-_CLASSES: dict[str, ToolClass] = {**{kind: kind for kind in _NAMES}, "other": "other"}
+_BY_NAME: dict[str, Operation] = {name: operation for operation, names in _NAMES.items() for name in names.split()}
+_CLASSES: dict[str, ToolClass] = {kind: kind for kind in _CLASS_BY_OPERATION.values()}
+# The operation of a tool of which only the class is known.
+_USUAL: dict[ToolClass, Operation] = {
+    "read": "read",
+    "edit": "edit",
+    "write": "write",
+    "command": "command",
+    "search": "search",
+    "agent": "agent",
+    "plan": "todo",
+    "recall": "recall",
+    "other": "other",
+}
 _WORDS = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _SERVER = lazy_pattern(r"^(?:mcp__.+?__|functions[./]|tools[./]|.*(?:__|[./:]))(?=[A-Za-z])")
 _FILE_WORDS = frozenset({"file", "files", "notebook", "document", "path", "buffer"})
@@ -100,20 +160,42 @@ def plain_name(tool: str) -> str:
     return _SERVER.sub("", tool) or tool
 
 
+def tool_operation(tool: str) -> Operation:
+    """What a tool does, by its known name, or by the words of its name."""
+    operation = _operation_by_tool.get(tool)
+    if operation is None:
+        operation = _operation_by_name(tool)
+        if len(_operation_by_tool) < 4_096:
+            _operation_by_tool[tool] = operation
+    return operation
+
+
 def tool_class(tool: str) -> ToolClass:
     """The class of a tool by its known name, or by the words of its name."""
-    kind = _class_by_tool.get(tool)
-    if kind is None:
-        kind = _class_of(tool)
-        if len(_class_by_tool) < 4_096:
-            _class_by_tool[tool] = kind
-    return kind
+    return _CLASS_BY_OPERATION[tool_operation(tool)]
 
 
-_class_by_tool: dict[str, ToolClass] = {}
+def operation_of(call: ToolCall) -> Operation:
+    """What the tool of a call does: by its name, unless the tool was declared as one of another class.
+
+    A class of a later version counts as none. That a tool whose name is known only reads says less than its name.
+    """
+    operation, declared = tool_operation(call.tool), _CLASSES.get(call.kind)
+    if declared is None or _CLASS_BY_OPERATION[operation] == declared:
+        return operation
+    named = operation != "other" and _CLASS_BY_OPERATION[operation] == "other"
+    return operation if named and declared in ("read", "recall") else _USUAL[declared]
 
 
-def _class_of(tool: str) -> ToolClass:
+def is_served(tool: str) -> bool:
+    """Whether a tool belongs to an MCP server and not to the agent itself."""
+    return tool.startswith("mcp__")
+
+
+_operation_by_tool: dict[str, Operation] = {}
+
+
+def _operation_by_name(tool: str) -> Operation:
     plain = plain_name(tool).strip("_")
     low = plain.lower().replace("-", "_")
     known = _BY_NAME.get(low)
@@ -123,11 +205,11 @@ def _class_of(tool: str) -> ToolClass:
     if not words:
         return "other"
     if not _FILE_WORDS.isdisjoint(words):
-        return next((_VERBS[word] for word in words if word in _VERBS), "other")
+        return _USUAL[next((_VERBS[word] for word in words if word in _VERBS), "other")]
     if not _SHELL_WORDS.isdisjoint(words):
         return "command"
     if "todo" in words or "todos" in words:
-        return "plan"
+        return "todo"
     if words[0] in ("search", "find", "grep", "glob"):
         return "search"
     return "agent" if "agent" in words or "subagent" in words else "other"

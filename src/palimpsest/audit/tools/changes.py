@@ -7,10 +7,10 @@ from palimpsest.core.items import ToolCall, Value
 from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.wire.json_reading import Json, is_json
 
-_OLD_KEYS = ("old_string", "oldString", "old_str", "old_text", "oldText", "search", "target")
-_NEW_KEYS = ("new_string", "newString", "new_str", "new_text", "newText", "replace", "replacement")
+_OLD_KEYS = ("old_string", "oldString", "old_str", "old_text", "oldText", "old", "search", "target")
+_NEW_KEYS = ("new_string", "newString", "new_str", "new_text", "newText", "new", "replace", "replacement")
 _CONTENT_KEYS = ("content", "contents", "file_text", "new_content", "text")
-_EVERYWHERE_KEYS = ("replace_all", "replaceAll")
+_EVERYWHERE_KEYS = ("replace_all", "replaceAll", "all")
 _PATCHED = lazy_pattern(r"^\*\*\* (?P<verb>Update|Add|Delete) File: (?P<path>.+?)\s*$|^(?:\+\+\+ (?:b/)?)(?P<new>[^\t\n]+)")
 _HUNK = ("@@", "*** End of File", "*** Move to: ", "--- ", "diff --git ", "index ")
 

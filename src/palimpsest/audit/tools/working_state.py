@@ -1,18 +1,26 @@
 """What an agent has to know to go on with its work: the files that it has read, and the tools that it was offered."""
 
 import posixpath
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, Final
 
 from palimpsest.audit.tools.calls import action_of
 from palimpsest.core.events import Event, ModelReplied, ToolReturned, ToolsOffered, ViewEdited
 from palimpsest.core.events.calls import NULL
-from palimpsest.core.items import ToolCall, Value
+from palimpsest.core.items import Item, ToolCall, ToolResult, Value
+from palimpsest.core.pairs import answered_calls
 from palimpsest.core.projections.projection import Scope, StateProjection
+from palimpsest.core.view import View
 
 MOST_FILES: Final = 2_000
 _MOST_PENDING: Final = 200
 DIALOGUE_FORK: Final = "fork"
 """The author of the edit that leaves a sub-agent the dialogue of its parent, and nothing of what that has read."""
+
+CONTENT_ACTIONS: Final = frozenset({"read", "edit", "write"})
+"""Actions of tools after which the model knows the content of a file."""
+RESTORED: Final = "restored "
+"""Prefix of the source of an item that a fold shows again; of a file, `file` and its path follow."""
 
 
 class KnownFile(Value, frozen=True):
@@ -118,3 +126,55 @@ class WorkingProjection(StateProjection):
             self._files[name] = KnownFile(name, at, digest)
             if len(self._files) > MOST_FILES:
                 del self._files[next(iter(self._files))]
+
+
+def still_shown(files: Mapping[str, KnownFile], view: View, folded: int | None) -> dict[str, KnownFile]:
+    """Return the files that count as read where a read counts only while its result is shown, as in Claude Code.
+
+    `folded` is the time of the newest fold: what was read before it has to be visible or restored. Of results that were masked, the
+    files have to be read again.
+    """
+    cleared, visible = must_read_again(view), known_paths(view)
+    restored = {
+        item.source.removeprefix(f"{RESTORED}file ")
+        for item in view.items
+        if item.source.startswith(f"{RESTORED}file ") and not item.hidden
+    }
+    return {
+        name: file
+        for name, file in files.items()
+        if any(_names(path, name) for path in (*visible, *restored))
+        or ((folded is None or file.at > folded) and not any(_names(path, name) for path in cleared))
+    }
+
+
+def _names(path: str, name: str) -> bool:
+    """Whether a path of a call leads to a known file, whose name is relative to the project if it lies there."""
+    plain = posixpath.normpath(path)
+    return plain == name or (plain.startswith("/") and plain.endswith(f"/{name}"))
+
+
+def known_paths(view: View) -> frozenset[str]:
+    """Return the files whose content is visible: those that an unmasked result read, edited or wrote, without `must_read_again`."""
+    return frozenset(path for _, path, result in _file_actions(view) if result.mask is None) - must_read_again(view)
+
+
+def read_paths(view: View) -> frozenset[str]:
+    """Return the files that an unmasked result of a read shows."""
+    return frozenset(path for action, path, result in _file_actions(view) if action == "read" and result.mask is None)
+
+
+def must_read_again(view: View) -> frozenset[str]:
+    """Return the files whose reads are all masked; such a file must be read again before it is edited."""
+    masked = frozenset(path for action, path, result in _file_actions(view) if action == "read" and result.mask is not None)
+    return masked - read_paths(view)
+
+
+def _file_actions(view: View) -> Iterator[tuple[str, str, Item]]:
+    """Yield action, path and result of each call that read, edited or wrote a file; calls that failed are left out."""
+    calls = answered_calls(view.items)
+    for item in view.items:
+        if isinstance(item.content, ToolResult) and not item.content.error and item.id in calls:
+            action = action_of(calls[item.id])
+            if action.kind in CONTENT_ACTIONS:
+                yield from ((action.kind, touched.path, item) for touched in action.paths)

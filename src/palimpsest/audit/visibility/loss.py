@@ -1,6 +1,6 @@
 """Loss: what was visible before an edit and is not after it, by kind, with the items that showed it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Final, NamedTuple, TypeAlias
 
@@ -10,6 +10,7 @@ from palimpsest.audit.visibility.visible import QuoteIndex, VisibleText, last_tw
 from palimpsest.core.edits import Loss, LostEntity
 from palimpsest.core.items import Item, Text, ToolCall
 from palimpsest.core.view import View
+from palimpsest.wire.compaction import is_sealed
 
 MOST_PATHS: Final = 500
 MOST_COMMANDS: Final = 400
@@ -49,14 +50,15 @@ class _HiddenQuotes(NamedTuple):
 def loss_of(before: View, after: View) -> Loss:
     """The loss of an edit: what hidden items name and no visible text does.
 
-    Paths of tool calls come before paths that are only mentioned.
+    Paths of tool calls come before paths that are only mentioned. A sealed compaction shows nothing: its text fallback has evidence of the
+    log for other models, and what the provider's models read in its place is not known.
     """
     visible_ids = {item.id for item in after.items if item.mask is None}
-    hidden = [_HiddenItem(item, readable_text(item.content)) for item in before.items if item.mask is None and item.id not in visible_ids]
+    hidden = [_HiddenItem(item, _known_text(item)) for item in before.items if item.mask is None and item.id not in visible_ids]
     if not hidden:
         return Loss()
-    texts = [*texts_of(after.head), *texts_of(after.items)]
-    visible, quote_index = VisibleText(texts), QuoteIndex(texts, lambda: texts_of(_changed_items(before, after)))
+    texts = [*texts_of(after.head), *texts_of(_readable(after.items))]
+    visible, quote_index = VisibleText(texts), QuoteIndex(texts, lambda: texts_of(_readable(_changed_items(before, after))))
     lost_names = _lost_names(hidden, visible)
     quotes = _hidden_quotes(hidden)
     errors, urls = quote_index.missing(quotes.errors), quote_index.missing(quotes.urls)
@@ -79,6 +81,14 @@ def loss_of(before: View, after: View) -> Loss:
         identifiers=_newest(lost_names.identifiers),
         more={kind: count for kind, count in counts.items() if count > 0},
     )
+
+
+def _readable(items: Iterable[Item]) -> Iterator[Item]:
+    return (item for item in items if not is_sealed(item.content))
+
+
+def _known_text(item: Item) -> str:
+    return "" if is_sealed(item.content) else readable_text(item.content)
 
 
 def _changed_items(before: View, after: View) -> list[Item]:

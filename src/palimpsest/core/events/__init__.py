@@ -7,10 +7,12 @@ from msgspec import Struct
 from palimpsest.core.events.calls import (
     NULL,
     TURN,
+    AppliedEdit,
     CallStarted,
     EventBody,
     EventRef,
     Failed,
+    InputTransformation,
     InputWithdrawn,
     Interrupted,
     ModelReplied,
@@ -41,6 +43,7 @@ from palimpsest.core.events.records import (
     NoteForgotten,
     NoteSaved,
     NotesTaken,
+    Noticed,
     Recalled,
     TaskChanged,
     Titled,
@@ -56,6 +59,7 @@ from palimpsest.core.events.tools import (
     RestoreStarted,
     ToolRefused,
     ToolReturned,
+    ToolsChanged,
     ToolsOffered,
     ToolStarted,
 )
@@ -63,6 +67,7 @@ from palimpsest.core.events.tools import (
 __all__ = [
     "NULL",
     "TURN",
+    "AppliedEdit",
     "Body",
     "CallStarted",
     "ChildEnded",
@@ -77,6 +82,7 @@ __all__ = [
     "FilesSnapshotted",
     "ForeignNoted",
     "HookRan",
+    "InputTransformation",
     "InputWithdrawn",
     "Interrupted",
     "JobRan",
@@ -86,6 +92,7 @@ __all__ = [
     "NoteForgotten",
     "NoteSaved",
     "NotesTaken",
+    "Noticed",
     "PermissionAsked",
     "Permitted",
     "Pinned",
@@ -102,6 +109,7 @@ __all__ = [
     "ToolRefused",
     "ToolReturned",
     "ToolStarted",
+    "ToolsChanged",
     "ToolsOffered",
     "TurnEnded",
     "TurnStarted",
@@ -124,6 +132,7 @@ Body: TypeAlias = (
     | Interrupted
     | Failed
     | ToolsOffered
+    | ToolsChanged
     | ToolStarted
     | ToolReturned
     | PermissionAsked
@@ -150,6 +159,7 @@ Body: TypeAlias = (
     | TaskChanged
     | Titled
     | JobRan
+    | Noticed
     | ChildOpened
     | ChildEnded
     | ForeignNoted

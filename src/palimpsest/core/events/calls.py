@@ -1,5 +1,7 @@
 """Event bodies of the conversation: user input, turns, model calls and their outcomes."""
 
+from typing import Literal
+
 from msgspec import Raw, field
 
 from palimpsest.core.items import Content, Part, Value
@@ -7,6 +9,8 @@ from palimpsest.core.items import Content, Part, Value
 NULL = Raw(b"null")
 # The purpose of the calls whose replies enter the view.
 TURN = "turn"
+# The error of a call whose reply never became known, so that its cost is unknown too.
+UNOBSERVED = "unobserved"
 
 
 class EventRef(Value, frozen=True):
@@ -36,6 +40,16 @@ class Usage(Value, frozen=True):
     def total(self) -> int:
         """All input and output tokens."""
         return self.prompt + self.output
+
+
+class UsageBeside(Value, frozen=True):
+    """Usage that one reply was billed for beside its last message: a compaction, an advisor, or an earlier step of the server.
+
+    `model` is the model that worked, empty if it is the one that replied.
+    """
+
+    usage: Usage
+    model: str = ""
 
 
 class EventBody(Value, frozen=True, kw_only=True):
@@ -94,9 +108,13 @@ class TurnEnded(EventBody, frozen=True, tag="turn_ended"):
 class CallStarted(EventBody, frozen=True, tag="call_started"):
     """A request is sent: its model, parameters and tools, and the digest of its exact bytes. `size` is in bytes.
 
-    `estimate` are the tokens of its view and `tools_estimate` those of its tool declarations, both before calibration.
+    `estimate` are the tokens of its view and `tools_estimate` those of its tool declarations, both before calibration. `cached` are the
+    tokens of its prompt that the provider is believed to hold in its cache.
     Calls of purpose `turn` show the view. Other calls (summary, title, extraction) do not; `request` is then the address of the blob
     that lists the items which the request shows.
+    `prefix` is the digest of the list that was sent, `*` if the model binds its thinking to none, and `after` the key of the last thinking
+    in it (`wire.binding`): the thinking of the reply is bound to both. They are a cache: where they are empty, the request is rebuilt.
+    `withheld` are the ids of thinking items of the view that were not sent, because they no longer fit or the provider refused them.
     """
 
     model: str
@@ -110,6 +128,54 @@ class CallStarted(EventBody, frozen=True, tag="call_started"):
     purpose: str = TURN
     request: str = ""
     tools_estimate: int = 0
+    cached: int = 0
+    prefix: str = ""
+    after: str = ""
+    withheld: tuple[str, ...] = ()
+
+
+class RateLimit(Value, frozen=True, omit_defaults=False):
+    """A limit of the provider on use over time, as a reply reported it: how much is used, in percent, and when it is reset (Unix time)."""
+
+    name: str
+    used_percent: float
+    resets_at: int | None = None
+    window_minutes: int | None = None
+
+
+class AppliedEdit(Value, frozen=True):
+    """An edit that the provider made to the list before the model read it, as the reply reports it; `None` is not reported.
+
+    `type` is the provider's name of the edit. `tool_uses` and `thinking_turns` are how many were cleared.
+    """
+
+    type: str
+    input_tokens: int | None = None
+    tool_uses: int | None = None
+    thinking_turns: int | None = None
+
+
+class InputTransformation(Value, frozen=True):
+    """What the provider did with a block of the request before the model read it: `type`, such as `thinking_dropped`, `path` and `reason`.
+
+    `path` names the place in the list that was sent. The words are the provider's; unknown ones are kept.
+    """
+
+    type: str
+    path: str = ""
+    reason: str = ""
+
+
+class CacheDiagnosis(Value, frozen=True):
+    """What the provider says of its cache, by comparing a request with the one that it was asked to compare it with.
+
+    `found` is `same` if it names no difference, also where it was not asked to compare; `changed` if it names one; `unknown` if it cannot
+    say. `reason` is the provider's word, and `missed` the input tokens that it says were not read because of the change.
+    """
+
+    found: Literal["same", "changed", "unknown"]
+    reason: str = ""
+    missed: int | None = None
 
 
 class ModelReplied(EventBody, frozen=True, tag="model_replied"):
@@ -117,6 +183,9 @@ class ModelReplied(EventBody, frozen=True, tag="model_replied"):
 
     `purpose` is that of its call: only replies of purpose `turn` enter the view. Replies that this library received have a `stop` of
     `core.events.stops`, and the provider's own word in `provider_stop` if it differs; old and imported replies may have any word.
+    `applied_edits` are those that the provider made to the list before the model read it.
+    `stop_details` is what the provider adds to that word. `usage` is that of the message; `beside` is billed too, but never was in the
+    window. `diagnosis` is `None` if the provider did not say anything of its cache.
     """
 
     parts: tuple[Content, ...]
@@ -128,6 +197,12 @@ class ModelReplied(EventBody, frozen=True, tag="model_replied"):
     error: str = ""
     purpose: str = TURN
     provider_stop: str = ""
+    limits: tuple[RateLimit, ...] = ()
+    beside: tuple[UsageBeside, ...] = ()
+    stop_details: Raw = NULL
+    transformations: tuple[InputTransformation, ...] = ()
+    applied_edits: tuple[AppliedEdit, ...] = ()
+    diagnosis: CacheDiagnosis | None = None
 
 
 class Interrupted(EventBody, frozen=True, tag="interrupted"):
@@ -147,7 +222,8 @@ class Interrupted(EventBody, frozen=True, tag="interrupted"):
 class Failed(EventBody, frozen=True, tag="failed"):
     """An operation failed: `what` was attempted; `error` is the kind of the error.
 
-    If `what` is `call`, this is the outcome of the model call that event `call` started for `purpose`.
+    If `what` is `call`, this is the outcome of the model call that event `call` started for `purpose`. Where the provider refused thinking,
+    `path` is the place of the first such block in the request and `cause` the provider's word for what differs, as far as it says so.
     """
 
     what: str
@@ -156,3 +232,5 @@ class Failed(EventBody, frozen=True, tag="failed"):
     by: str = ""
     call: int | None = None
     purpose: str = ""
+    path: str = ""
+    cause: str = ""

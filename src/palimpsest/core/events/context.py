@@ -1,6 +1,6 @@
 """Event bodies that change the view or the settings of a session."""
 
-from palimpsest.core.edits import Edit, Loss
+from palimpsest.core.edits import Edit, Loss, ReasoningLost
 from palimpsest.core.events.calls import EventBody
 from palimpsest.core.items import Role, Value
 
@@ -23,7 +23,10 @@ class ContextStated(EventBody, frozen=True, tag="context_stated"):
 
 
 class ViewEdited(EventBody, frozen=True, tag="view_edited"):
-    """The view was edited: by which policy or person, why, its tokens before and after, its price, and its loss."""
+    """The view was edited: by which policy or person, why, its tokens before and after, its price, and its loss.
+
+    `reasoning_lost` is the thinking that no later request sends because of it; `None` where it was not measured.
+    """
 
     edits: tuple[Edit, ...]
     by: str
@@ -34,6 +37,7 @@ class ViewEdited(EventBody, frozen=True, tag="view_edited"):
     price_usd: float | None = None
     saved_usd_per_call: float | None = None
     loss: Loss | None = None
+    reasoning_lost: ReasoningLost | None = None
 
 
 class EditRefused(EventBody, frozen=True, tag="edit_refused"):
@@ -85,7 +89,8 @@ class ProfileChanged(EventBody, frozen=True, tag="profile_changed"):
 
 
 class ModeChanged(EventBody, frozen=True, tag="mode_changed"):
-    """The mode changed, such as plan, build or review."""
+    """The mode changed, such as plan, build or review; `collaboration` is the way of working together that holds beside it."""
 
     mode: str
     previous: str = ""
+    collaboration: str = ""

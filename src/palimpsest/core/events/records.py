@@ -80,6 +80,13 @@ class JobRan(EventBody, frozen=True, tag="job_ran"):
     took_ms: int = 0
 
 
+class Noticed(EventBody, frozen=True, tag="noticed"):
+    """A line for the user that no model sees; `by` is the policy, or the job with the prefix `job:`, that has something to say."""
+
+    text: str
+    by: str = ""
+
+
 class ChildOpened(EventBody, frozen=True, tag="child_opened"):
     """A sub-agent started in a separate session, or goes on in it if `resumed`.
 

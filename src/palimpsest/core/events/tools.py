@@ -18,6 +18,16 @@ class ToolsOffered(EventBody, frozen=True, tag="tools_offered"):
     names: tuple[str, ...] = ()
 
 
+class ToolsChanged(EventBody, frozen=True, tag="tools_changed"):
+    """A statement to the model at this place of the view: the tools that it can call from here on, and those that it cannot any more.
+
+    Recorded right before a request to a model for which a changed list of tools would be an edit of everything.
+    """
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
 class ToolStarted(EventBody, frozen=True, tag="tool_started"):
     """A tool started; after a crash this distinguishes a tool that may have had effects from one that never ran."""
 

@@ -6,6 +6,8 @@ from typing import Final
 
 # Tags by which the program itself speaks to a model; no text that stands in another tag may have them.
 _OWN_VOICE: Final = ("system-reminder", "system-message")
+PLAN_TAG: Final = "proposed_plan"
+"""The tag in which a model puts its plan in plan mode."""
 # What a lenient reader takes for the beginning of a tag, for nothing, and for a hyphen.
 _OPENING: Final = "[<\uff1c\ufe64]"
 _UNSEEN: Final = "[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]*"
@@ -15,6 +17,13 @@ _HYPHEN: Final = "[-\u2010-\u2015\u2212\ufe58\ufe63\uff0d]"
 def within(tag: str, text: str, attributes: str = "") -> str:
     """Return a text between the lines of a tag, which it cannot close; `attributes` stand behind the name in the opening tag."""
     return f"<{tag}{attributes}>\n{without_tags(text, tag, *_OWN_VOICE)}\n</{tag}>"
+
+
+def between(tag: str, text: str) -> str | None:
+    """Return what stands between the lines of the last complete pair of a tag in a text; `None` without one."""
+    begun, closing, _ = text.rpartition(f"</{tag}>")
+    _, opening, inner = begun.rpartition(f"<{tag}>")
+    return inner.strip() if closing and opening else None
 
 
 def attribute(name: str, value: str) -> str:

@@ -53,10 +53,6 @@ class Health(Value, frozen=True):
         """
         return not limit or self.folds < limit or (forced and self.calls > self.folded)
 
-    def rounds_since(self, tool: str) -> int:
-        """Return the number of model replies since the last call of a tool; all replies if it was never called."""
-        return self.calls - self.called.get(tool, 0)
-
 
 class HealthProjection(StateProjection):
     """Projection of the health of a session."""

@@ -7,7 +7,7 @@ from msgspec.structs import force_setattr, replace
 
 from palimpsest.core.events import Event
 from palimpsest.core.events.calls import CallStarted, Failed, Interrupted, ModelReplied
-from palimpsest.core.events.records import JobRan, Titled
+from palimpsest.core.events.records import JobRan, Noticed, Titled
 from palimpsest.core.items import EMPTY_MAPPING, Value, frozen
 from palimpsest.core.projections.projection import Scope, StateProjection
 
@@ -109,7 +109,7 @@ def _is_by_job(event: Event) -> bool:
     match event.body:
         case CallStarted(purpose=purpose) | ModelReplied(purpose=purpose) | Interrupted(purpose=purpose) | Failed(purpose=purpose):
             return is_job_purpose(purpose)
-        case Titled():
+        case Titled() | Noticed():
             return True
         case _:
             return False

@@ -15,10 +15,10 @@ from palimpsest.core.events.context import (
     ViewEdited,
 )
 from palimpsest.core.events.records import Recalled
-from palimpsest.core.events.tools import ToolReturned
+from palimpsest.core.events.tools import ToolReturned, ToolsChanged
 from palimpsest.core.projections.projection import Scope, StateProjection
 
-_ENTERS_VIEW = frozenset({UserSaid, ToolReturned, ContextStated, Recalled, ViewEdited, EditUndone, Rewound})
+_ENTERS_VIEW = frozenset({UserSaid, ToolReturned, ToolsChanged, ContextStated, Recalled, ViewEdited, EditUndone, Rewound})
 _CHANGES_VIEW = _ENTERS_VIEW | {ModelSwitched, ProfileChanged, ModeChanged, Pinned}
 # The most open calls that are remembered; crashes leave side calls without an outcome.
 _MOST_OPEN = 64

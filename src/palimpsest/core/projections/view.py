@@ -21,7 +21,7 @@ from palimpsest.core.events.context import (
 )
 from palimpsest.core.events.event_items import edit_items, items_of
 from palimpsest.core.events.records import NotesTaken, Recalled
-from palimpsest.core.events.tools import ToolReturned
+from palimpsest.core.events.tools import ToolReturned, ToolsChanged
 from palimpsest.core.format.path import NOTHING_UNDONE, Path, UndoneEdits
 from palimpsest.core.format.reading import FileRange, LogReader, locate_items, read_items
 from palimpsest.core.items import Cover, Item
@@ -294,7 +294,7 @@ def _new_and_kept_items(seq: int, index: int, edit: Fold | Insert, keep: Find) -
     return items
 
 
-def _append(view: ViewProjection, seq: int, body: UserSaid | ToolReturned | Recalled) -> None:
+def _append(view: ViewProjection, seq: int, body: UserSaid | ToolReturned | ToolsChanged | Recalled) -> None:
     view.items += items_of(seq, body)
 
 
@@ -355,14 +355,14 @@ def _set_rest(
             view.rest = structs.replace(rest, model=model, reported=None)
         case ProfileChanged(profile=profile):
             view.rest = structs.replace(rest, profile=profile)
-        case ModeChanged(mode=mode):
-            view.rest = structs.replace(rest, mode=mode)
+        case ModeChanged(mode=mode, collaboration=collaboration):
+            view.rest = structs.replace(rest, mode=mode, collaboration=collaboration)
         case Pinned(ids=ids, paths=paths, on=on):
             view.rest = structs.replace(rest, pins=rest.pins.union(ids, paths) if on else rest.pins.difference(ids, paths))
 
 
 _TAKERS: Mapping[type, Callable[[ViewProjection, int, Any], None]] = {
-    **dict.fromkeys((UserSaid, ToolReturned, Recalled), _append),
+    **dict.fromkeys((UserSaid, ToolReturned, ToolsChanged, Recalled), _append),
     **dict.fromkeys((ModelReplied, Interrupted), _take_outcome),
     ContextStated: _take_stated,
     ViewEdited: _take_edited,

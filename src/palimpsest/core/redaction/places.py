@@ -1,6 +1,6 @@
 """Classes of secrets that their place names: headers, cookies, URLs, options of commands, and values next to the name of a key."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Final
 
 from palimpsest.core.redaction.classes import Judge, SecretCandidate, SecretClass, generated, no_placeholder
@@ -231,25 +231,34 @@ PLACE_CLASSES: Final[tuple[SecretClass, ...]] = (
 )
 
 
-COOKIE_STARTS: Final = (b"cookie", b" -b ")
+COOKIE_OPTION: Final = b" -b "
+_COOKIE_NAME: Final = b"cookie"
 _COOKIE_HEADER: Final = lazy_pattern(
     r"(?i:cookie)\\{0,3}[\"']?(?:[ \t]{0,4}[:,][ \t]{0,4}|[ \t]{1,4})\\{0,3}[\"']?| -b[ \t]{1,4}\\{0,3}[\"']?"
 )
 _COOKIE: Final = lazy_pattern(r"[A-Za-z0-9_.%!#$&*+^-]{1,100}=([^\s;,\"'\\]{0,4096})(?:;[ \t]{0,4})?")
 
 
-def find_cookies(text: str, folded: bytes, absent: frozenset[bytes] = frozenset()) -> Iterator[tuple[int, int]]:
+def find_cookies(text: str, folded: bytes, options: Iterable[int]) -> Iterator[tuple[int, int]]:
     """Yield the spans of generated values in the cookies of headers and of `curl -b`.
 
-    `folded` is the text in small letters, as bytes, and `absent` the starts that it is known not to contain.
+    `folded` is the text in small letters, as bytes, and `options` the indexes in it at which ` -b` stands.
     """
-    for start in COOKIE_STARTS:
-        place = -1 if start in absent else folded.find(start)
-        while place >= 0:
-            end = place + len(start)
-            header = _COOKIE_HEADER.match(text, place)
-            while header and (cookie := _COOKIE.match(text, max(end, header.end()))):
-                end = cookie.end()
-                if is_generated(cookie[1]):
-                    yield cookie.span(1)
-            place = folded.find(start, end)
+    end, place = 0, folded.find(_COOKIE_NAME)
+    while place >= 0:
+        end = yield from _cookies(text, place, place + len(_COOKIE_NAME))
+        place = folded.find(_COOKIE_NAME, end)
+    end = 0
+    for place in options:
+        if place >= end and folded.startswith(COOKIE_OPTION, place):
+            end = yield from _cookies(text, place, place + len(COOKIE_OPTION))
+
+
+def _cookies(text: str, place: int, end: int) -> Generator[tuple[int, int], None, int]:
+    """Yield the spans of the header at a place, whose start ends at `end`, and return where the last cookie ends."""
+    header = _COOKIE_HEADER.match(text, place)
+    while header and (cookie := _COOKIE.match(text, max(end, header.end()))):
+        end = cookie.end()
+        if is_generated(cookie[1]):
+            yield cookie.span(1)
+    return end

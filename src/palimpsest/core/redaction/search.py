@@ -7,7 +7,7 @@ from typing import AnyStr, Final
 
 from palimpsest.core.items import Value
 from palimpsest.core.redaction.classes import NOT_INSIDE, VENDOR_CLASSES, SecretCandidate, SecretClass
-from palimpsest.core.redaction.places import COOKIE_STARTS, PLACE_CLASSES, find_cookies
+from palimpsest.core.redaction.places import COOKIE_OPTION, PLACE_CLASSES, find_cookies
 from palimpsest.core.tokens.patterns import lazy_pattern
 
 WORD: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
@@ -39,11 +39,27 @@ _STARTS: Final = tuple(
 _ANY_OTHER: Final = lazy_pattern(
     b"cookie| -b |" + b"|".join(re.escape(start.lower()) for each, starts in _STARTS if not each.run for start in starts)
 )
-# One search for the short options of commands, whose starts are the slowest to search for: most texts have none of them.
-_OPTION_STARTS: Final = frozenset(
-    start for start in (*COOKIE_STARTS, *(start for _, starts in _STARTS for start in starts)) if re.fullmatch(rb" -[a-z] ?", start)
+# Options of commands, whose starts are the slowest to search for: one search finds all places of them. The cookies of `curl -b` count too.
+_OPTION_HEAD: Final = 3
+_OPTION: Final = re.compile(rb" -[a-z-] ?")
+_OPTIONS: Final = tuple(
+    (rank, start, secret_class.folded)
+    for rank, (secret_class, starts) in enumerate(_STARTS)
+    for start in starts
+    if _OPTION.fullmatch(start)
 )
-_ANY_OPTION: Final = lazy_pattern(b" -[" + b"".join(sorted({start[2:3] for start in _OPTION_STARTS})) + b"]")
+_ANY_OPTION: Final = lazy_pattern(
+    b" -[" + b"".join(sorted({start[2:3] for start in (COOKIE_OPTION, *(start for _, start, _ in _OPTIONS))})) + b"]"
+)
+# The other starts without `run`, each with the rank of its class, and those that are not ASCII.
+_OTHERS: Final = tuple(
+    (rank, start, secret_class.folded)
+    for rank, (secret_class, starts) in enumerate(_STARTS)
+    for start in (() if secret_class.run else starts)
+    if not _OPTION.fullmatch(start)
+)
+_FOREIGN: Final = tuple((rank, start) for rank, (each, starts) in enumerate(_STARTS) if not starts for start in each.starts)
+_FOREIGN_LETTERS: Final = frozenset(word[0] for _, word in _FOREIGN)
 # Compiled with their first use: most processes need none of them.
 _compiled: Final = cache(re.compile)
 _SHORT: Final = 4096
@@ -94,23 +110,30 @@ def find_secrets(text: str) -> tuple[Secret, ...]:
     # The dashes before a private key are in `_ANY_OTHER` too.
     if not run_starts and len(text) <= _SHORT and text.isascii() and not _ANY_OTHER.search(folded):
         return ()
-    options = set(_ANY_OPTION.findall(folded))
-    absent = frozenset(start for start in _OPTION_STARTS if start[:3] not in options)
-    found = [(start, end, -1, "private_key") for start, end in _private_keys(text)]
-    found += [(start, end, len(CLASSES), "cookie") for start, end in find_cookies(text, folded, absent)]
-    for rank, (secret_class, starts) in enumerate(_STARTS):
-        if not starts:
-            if not any(start[0] in text for start in secret_class.starts):
-                continue
-            spans = _spans(secret_class, text, text, secret_class.starts)
-        elif not secret_class.run:
-            present = tuple(start for start in starts if start not in absent)
-            spans = _spans(secret_class, text, folded if secret_class.folded else plain, present)
-        elif rank in run_starts:
-            spans = _spans(secret_class, text, plain, tuple(run_starts[rank]))
-        else:
-            continue
-        found += [(start, end, rank, secret_class.kind) for start, end in spans]
+    options: dict[bytes, list[int]] = {}
+    for option in _ANY_OPTION.finditer(folded):
+        options.setdefault(option[0], []).append(option.start())
+    found = [(start, end, -1, "private_key") for start, end in _private_keys(text, plain)]
+    found += [
+        (start, end, len(CLASSES), "cookie") for start, end in find_cookies(text, folded, options.get(COOKIE_OPTION[:_OPTION_HEAD], ()))
+    ]
+    # The texts are searched here and not in a function, because most starts are in none.
+    for rank, start, is_folded in _OTHERS:
+        searched = folded if is_folded else plain
+        if (place := searched.find(start)) >= 0:
+            found += _spans(rank, text, searched, start, place)
+    for rank, start, is_folded in _OPTIONS if options else ():
+        searched = folded if is_folded else plain
+        for place in options.get(start[:_OPTION_HEAD], ()):
+            if searched.startswith(start, place):
+                found += _spans(rank, text, searched, start, place, stop=place + len(start))
+    for rank, starts in run_starts.items():
+        for start in starts:
+            found += _spans(rank, text, plain, start, plain.find(start))
+    # One letter is found much faster than two.
+    is_foreign = not text.isascii() and any(letter in text for letter in _FOREIGN_LETTERS)
+    for rank, word in _FOREIGN if is_foreign else ():
+        found += _spans(rank, text, text, word, text.find(word))
     return tuple(_merged(sorted(found)))
 
 
@@ -149,16 +172,21 @@ def _long_words(plain: bytes) -> bytes:
     return b" ".join(words)
 
 
-def _spans(secret_class: SecretClass, text: str, searched: AnyStr, starts: tuple[AnyStr, ...]) -> Iterator[tuple[int, int]]:
+def _spans(
+    rank: int, text: str, searched: AnyStr, start: AnyStr, place: int, *, stop: int | None = None
+) -> Iterator[tuple[int, int, int, str]]:
+    """Yield the secrets of the class of this rank that begin with a start, which stands first at `place`; nowhere if that is -1.
+
+    Starts end before `stop`.
+    """
+    secret_class = CLASSES[rank]
     pattern = _compiled(secret_class.pattern)
-    for opening in starts:
-        place = searched.find(opening)
-        while place >= 0:
-            match = pattern.match(text, place)
-            span = _accepted(secret_class, match) if match else None
-            if span:
-                yield span
-            place = searched.find(opening, span[1] if span else place + 1)
+    while place >= 0:
+        match = pattern.match(text, place)
+        span: tuple[int, int] | None = _accepted(secret_class, match) if match else None
+        if span:
+            yield span[0], span[1], rank, secret_class.kind
+        place = searched.find(start, span[1] if span else place + 1, stop)
 
 
 def _accepted(secret_class: SecretClass, match: re.Match[str]) -> tuple[int, int] | None:
@@ -190,11 +218,11 @@ def redact(text: str) -> str:
     return text
 
 
-def _private_keys(text: str) -> Iterator[tuple[int, int]]:
-    for putty in _PUTTY_LINES.finditer(text) if "Private-Lines: " in text else ():
+def _private_keys(text: str, plain: bytes) -> Iterator[tuple[int, int]]:
+    for putty in _PUTTY_LINES.finditer(text) if b"Private-Lines: " in plain else ():
         lines = putty[1].partition("Private-MAC")[0].rstrip()
         yield putty.start(1), putty.start(1) + len(lines)
-    if "PRIVATE KEY" not in text:
+    if b"PRIVATE KEY" not in plain:
         return
     begin = _KEY_BEGIN.search(text)
     while begin:

@@ -90,6 +90,21 @@ def percent_until(used_tokens: int, level: int) -> int:
 
 
 TOOLS = "tools"
+RowForm: TypeAlias = Literal["documents", "measured"]
+"""Which rows a table of the window has: those that documents of Claude Code describe, or those that its later versions show."""
+SYSTEM_ROW, TOOLS_ROW, MEMORY_ROW, SKILLS_ROW, MESSAGES_ROW = "System prompt", "System tools", "Memory files", "Skills", "Messages"
+_ROW_OF_SOURCE = {"instructions": MEMORY_ROW, "memory": MEMORY_ROW, "cards": MEMORY_ROW, "skills": SKILLS_ROW}
+
+
+def window_rows(view: View, counter: CountsTokens, tools_tokens: int = 0, form: RowForm = "measured") -> dict[str, int]:
+    """Return the tokens of a request by what they are for. The documented rows count memory files and skills as messages."""
+    own_rows = _ROW_OF_SOURCE if form == "measured" else {}
+    rows = dict.fromkeys((SYSTEM_ROW, TOOLS_ROW, *dict.fromkeys(own_rows.values()), MESSAGES_ROW), 0)
+    rows[TOOLS_ROW] = tools_tokens
+    for usual, items in ((SYSTEM_ROW, view.head), (MESSAGES_ROW, view.items)):
+        for item, size in zip(items, counter.unscaled_sizes(items), strict=True):
+            rows[own_rows.get(item.source, usual) if item.kind == "context" else usual] += size
+    return {name: tokens if name == TOOLS_ROW else counter.scaled(tokens) for name, tokens in rows.items()}
 
 
 class CensusItem(Value, frozen=True, omit_defaults=False, gc=False):

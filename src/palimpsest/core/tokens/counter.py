@@ -82,11 +82,10 @@ class TokenCounter:
             if edited:
                 # The items before the first change of an edit keep their sizes.
                 prefix = shared_prefix_length(self._items, items)
-                self._items_size -= sum(self._sizes[prefix:])
-                del self._sizes[prefix:]
+            # Counted before anything is changed: the rule of another author may raise.
             new = [self._unscaled(item) for item in items[prefix:]]
-            self._sizes += new
-            self._items_size += sum(new)
+            self._items_size += sum(new) - sum(self._sizes[prefix:])
+            self._sizes[prefix:] = new
             self._items = items
             self._unchanged = min(self._unchanged, prefix)
             if edited:

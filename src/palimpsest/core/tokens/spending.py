@@ -22,8 +22,9 @@ class Spending(Value, frozen=True):
 
     `model` is the model that replied, or the asked one or that of the session if the reply names none; `asked` is the model of the
     call, empty where none is recorded. `day` counts from 1970, `above` is the highest step that the prompts exceed, or 0. `unmeasured`
-    counts the replies to our own requests that did not report what was read or written: what they cost is unknown. `estimated` counts
-    our calls that were broken off before their usage was reported, and whose usage is therefore an estimate, rather too high than too low.
+    counts the replies to our own requests that did not report what was read or written, or that had a tier of the service: what they
+    cost is unknown. `estimated` counts our calls that were broken off before their usage was reported, and whose usage is therefore an
+    estimate, rather too high than too low.
     """
 
     model: str
@@ -40,7 +41,9 @@ class Spending(Value, frozen=True):
 class OpenCall(Value, frozen=True):
     """A call without an outcome; `estimate` and `tools` are the unscaled estimates of its view and tools, in tokens.
 
-    `is_ours` is whether this library sent the request; `prompt` is then an estimate of all its tokens that is rather too high.
+    `is_ours` is whether this library sent the request; `prompt` is then an estimate of all its tokens that is rather too high, and
+    `cached` are those of them that were probably read from the cache.
+    `has_tier` is whether it asked for a tier, speed or place of the service whose price is not known.
     """
 
     seq: int
@@ -50,6 +53,8 @@ class OpenCall(Value, frozen=True):
     tools: int = 0
     is_ours: bool = False
     prompt: int = 0
+    cached: int = 0
+    has_tier: bool = False
 
 
 class Ledger(Value, frozen=True):
@@ -77,7 +82,7 @@ class Ledger(Value, frozen=True):
         """What was spent after an earlier state of the same log."""
         before = {spending_key(spending): spending for spending in earlier.spendings}
         found = [_less(spending, before.get(spending_key(spending))) for spending in self.spendings]
-        return tuple(spending for spending in found if spending.calls)
+        return tuple(spending for spending in found if spending.calls or spending.usage.total)
 
 
 def total_of(usages: Iterable[Usage]) -> Usage:

@@ -6,6 +6,7 @@ from palimpsest.core.errors import PromptTooLong
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.events.deltas import Delta
 from palimpsest.core.situation import Moment
+from palimpsest.engine.calls.late_tools import announce_tools, declared_tools
 from palimpsest.engine.calls.plans import carry_out
 from palimpsest.engine.calls.sending import Outgoing, ignore, send, with_reply_limit
 from palimpsest.engine.policies import PolicyRun, run_policies
@@ -58,6 +59,7 @@ async def _send_turn(session: Session, observe: Callable[[Delta], None]) -> Mode
         check_room(session)
         return turn_request(session)
 
+    announce_tools(session)
     # Counting the tokens of a large view after an edit takes long, so it runs in a thread too.
     return await send(session, await session.environment.offload(checked), observe)
 
@@ -66,7 +68,7 @@ def turn_request(session: Session) -> Outgoing:
     """Return the request for the current view, with cache breakpoints and a reply limit that fits the window."""
     session.log.catch_up()
     params = with_anchors(session.request_params, session.derived.cache.value(), session.environment.clock.now())
-    return Outgoing(session.log.view, session.card, session.tools, with_reply_limit(params, session.card, session.used))
+    return Outgoing(session.log.view, session.card, declared_tools(session), with_reply_limit(params, session.card, session.used))
 
 
 def check_room(session: Session) -> None:

@@ -31,8 +31,12 @@ async def idle(session: Session) -> PolicyRun:
 
 
 async def resumed(session: Session) -> PolicyRun:
-    """Run the policies for a session that was just resumed."""
-    return await carry_out(run_policies(session, "resumed"), session)
+    """Run the policies for a session that was just resumed; if that was with another model, first those for a switch."""
+    ran = PolicyRun()
+    if session.left_model is not None:
+        (previous, used), session.left_model = session.left_model, None
+        ran = await carry_out(run_policies(session, "switched", previous=previous, used=used), session)
+    return ran.then(await carry_out(run_policies(session, "resumed"), session))
 
 
 async def switch(session: Session, model: ModelCard) -> PolicyRun:

@@ -49,6 +49,7 @@ def open_child(parent: Agent, home: AnyHome, child: Child, opening: Opening) -> 
     # Each session has a thread of its own; in one of the parent's, all sub-agents would wait for each other.
     own = agent.session.environment.offload if isinstance(around.offload, SessionThread) else around.offload
     agent.session.environment = replace(agent.session.environment, offload=own, **kept)
+    agent.session.spent_out = lambda: None if session.spent_out is None else session.spent_out()
     child.agent = agent
     return agent
 

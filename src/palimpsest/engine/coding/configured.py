@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple, get_args
 
+from palimpsest.core.errors import BadInput
 from palimpsest.core.log.log import Log
 from palimpsest.core.policy import Job
 from palimpsest.engine.agent import Agent
@@ -15,7 +16,9 @@ from palimpsest.engine.coding.providers import RunProviders, model_name_of, mode
 from palimpsest.engine.coding.settings import CodingSettings, McpSettings
 from palimpsest.engine.hooks.configured import ConfiguredHooks, configured_hooks
 from palimpsest.engine.loop.limits import Limits
+from palimpsest.sources.state import StateMachine
 from palimpsest.stores.config.project_hooks import project_hooks, trust_of
+from palimpsest.stores.config.schema import StatesConfig
 from palimpsest.stores.config.settings import FILE_NAME, Settings
 from palimpsest.stores.home import AnyHome
 from palimpsest.tools.permissions.decision import Mode
@@ -97,11 +100,13 @@ def coding_settings(
     deny: tuple[str, ...] = (),
     folders: tuple[Path, ...] = (),
     end_with_turn: bool = False,
+    state: str = "",
 ) -> CodingSettings:
     """Return what the agent may do: the settings, with further rules and folders of this run.
 
     A session that exists goes on in its mode, unless another one is given now. It is never wider than that of the settings: a log is data.
-    Raises `BadInput` if a rule of this run cannot be read, or allows files that no tool reaches.
+    `state` is the business state to which this run moves the task. Raises `BadInput` if a rule of this run cannot be read, or allows files
+    that no tool reaches, or the declared states contradict each other.
     With `end_with_turn` sub-agents end with the turn of the agent, and no job of memory asks a model after it.
     """
     config, rules = settings.config, settings.config.permissions
@@ -125,12 +130,24 @@ def coding_settings(
             end_with_turn=end_with_turn,
         ),
         mcp=mcp_settings(settings),
+        states=_state_machine(config.states),
+        state=state,
+        model_sets_state=config.states.by_model,
         memory=config.memory,
         memory_jobs=not end_with_turn,
         snapshots=config.files.snapshots,
         largest_saved=config.files.largest_mb * 1024 * 1024,
         withheld=frozenset(provider.api_key_env for provider in config.providers.values() if provider.api_key_env),
     )
+
+
+def _state_machine(config: StatesConfig) -> StateMachine | None:
+    if not config.names:
+        if config.start or config.moves or config.by_model:
+            raise BadInput("without states.names the other keys of [states] mean nothing", where="states")
+        return None
+    moves = {name: frozenset(targets) for name, targets in config.moves.items()}
+    return StateMachine(config.names, config.start or next(iter(config.names)), moves or None)
 
 
 def _mode(settings: Settings, recorded: RecordedChoice) -> Mode:

@@ -19,7 +19,7 @@ from palimpsest.tools.permissions.rule_names import FETCH_TOOLS
 from palimpsest.tools.permissions.rules import Rule, parse_rule
 from palimpsest.tools.shell.bash import Shell, Wrap
 from palimpsest.tools.shell.sandbox import Area, Sandbox
-from palimpsest.tools.tool import CURRENT_CALL, AgentTool, ToolError, ToolOutput
+from palimpsest.tools.tool import CURRENT_CALL, AgentTool, ToolError, ToolOutput, own_call
 from palimpsest.tools.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -97,6 +97,13 @@ class Gatekeeper:
             self._made = replace(self._made, mode=self._limits.mode.current)
         return self._made
 
+    @property
+    def domains(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The domains that rules of the user and of the project allow and deny to fetch from."""
+        rules = [rule for rule in (*self._limits.given, *self._limits.denied) if rule.tool in FETCH_TOOLS and rule.pattern]
+        allowed = tuple(dict.fromkeys(rule.pattern for rule in rules if rule.effect == "allow"))
+        return allowed, tuple(dict.fromkeys(rule.pattern for rule in rules if rule.effect == "deny"))
+
     def decide(self, tool: AgentTool, call: ToolCall) -> Decision:
         """Return the decision about a call that is to run, in the present mode."""
         decision = self._decision(tool, call)
@@ -104,7 +111,8 @@ class Gatekeeper:
             self._unasked.add(call.call_id)
         return decision
 
-    def _decision(self, tool: AgentTool, call: ToolCall) -> Decision:
+    def _decision(self, offered: AgentTool, given: ToolCall) -> Decision:
+        tool, call = own_call(offered, given)
         cwd = self._shell.directory(self._workspace)
         return self._permissions.decide(tool, call, sandboxed=self._sandbox.replaces_questions, cwd=cwd)
 

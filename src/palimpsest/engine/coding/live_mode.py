@@ -1,7 +1,7 @@
 """The mode of an agent, which the user can change at any moment, also in the middle of a turn."""
 
 from contextlib import suppress
-from typing import get_args
+from typing import Final, get_args
 
 from palimpsest.core.errors import BadInput, CallOpen
 from palimpsest.core.events import ModeChanged
@@ -9,15 +9,32 @@ from palimpsest.engine.children.roles import narrower_mode
 from palimpsest.engine.session import Session
 from palimpsest.tools.permissions.decision import Mode
 
+DEFAULT_COLLABORATION: Final = "default"
+"""Ends a way of working together, where a profile has such ways."""
+
 
 class LiveMode:
-    """The mode of a session. That of a sub-agent follows `parent` and is never wider than `widest`, the mode of its role."""
+    """The mode of a session, and under some profiles a way of working together beside it, such as pair programming.
+
+    The mode of a sub-agent follows `parent` and is never wider than `widest`, the mode of its role.
+    """
 
     def __init__(self, session: Session, mode: Mode, parent: "LiveMode | None" = None, widest: Mode | None = None) -> None:
         self._session = session
         self._own = mode
         self._parent = parent
         self._widest = widest
+        self._collaboration = session.log.view.collaboration or session.profile.collaboration
+
+    @property
+    def collaborations(self) -> tuple[str, ...]:
+        """The ways of working together that the profile of the session has."""
+        return self._session.profile.collaborations
+
+    @property
+    def collaboration(self) -> str:
+        """The way of working together; empty for none."""
+        return self._collaboration if self._collaboration in self.collaborations else ""
 
     @property
     def current(self) -> Mode:
@@ -28,9 +45,14 @@ class LiveMode:
         """Decide by another mode from the next tool call on, for the sub-agents too. Raises `BadInput` if there is no such mode."""
         if self._parent is not None:
             raise BadInput("a sub-agent follows the mode of the agent that started it; change that one")
+        if mode in self.collaborations or (self.collaborations and mode == DEFAULT_COLLABORATION):
+            self._collaboration = "" if mode == DEFAULT_COLLABORATION else mode
+            self._record(self._own)
+            return
         found: Mode | None = next((known for known in get_args(Mode) if known == mode), None)
         if found is None:
-            raise BadInput(f"there is no mode {mode!r}; the modes are {', '.join(get_args(Mode))}", where="mode")
+            known = (*get_args(Mode), *self.collaborations, *([DEFAULT_COLLABORATION] if self.collaborations else []))
+            raise BadInput(f"there is no mode {mode!r}; the modes are {', '.join(known)}", where="mode")
         self._record(found)
         self._own = found
 
@@ -39,7 +61,7 @@ class LiveMode:
         self._record(self.current)
 
     def _record(self, mode: Mode) -> None:
-        previous = self._session.log.view.mode
-        if previous != mode:
+        view = self._session.log.view
+        if (view.mode, view.collaboration) != (mode, self.collaboration):
             with suppress(CallOpen):
-                self._session.log.append(ModeChanged(mode, previous))
+                self._session.log.append(ModeChanged(mode, view.mode, self.collaboration))

@@ -5,12 +5,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from palimpsest.core.errors import NoModel
+from palimpsest.core.errors import BadInput, NoModel
 from palimpsest.core.ports import Provider
 from palimpsest.profiles.named import PROFILES
 from palimpsest.profiles.named import profile as our_profile
 from palimpsest.profiles.profile import Profile
-from palimpsest.stores.config.schema import ProviderConfig
+from palimpsest.profiles.settings import SETTINGS
+from palimpsest.stores.config.schema import KEYS, ProviderConfig
 from palimpsest.stores.config.settings import Settings
 from palimpsest.wire.models.cards import ModelCard
 
@@ -37,11 +38,26 @@ def profile_name_of(settings: Settings, recorded: str) -> str:
 def profile_of(settings: Settings, recorded: str, environment: Mapping[str, str]) -> Profile:
     """Return the profile of that name with its settings. Raises `BadInput` if there is none."""
     name, texts = profile_name_of(settings, recorded), settings.profile_environment(environment)
+    _require_meaning(settings, name.partition("@")[0])
     if name.partition("@")[0] in PROFILES:
         return our_profile(name, texts)
     from palimpsest.engine.named_profiles import profile  # only profiles of other authors need it
 
     return profile(name, texts)
+
+
+# Keys that say something to some profiles only. Nothing else would show that another profile leaves them out.
+_MEANINGFUL: Final = ("context.language", "context.output_style", "context.scratchpad")
+
+
+def _require_meaning(settings: Settings, profile: str) -> None:
+    """Raise `BadInput` for a setting of the user that the profile does not have."""
+    for name in _MEANINGFUL:
+        found = settings.settings.get(name)
+        if found is not None and found.value and KEYS[name].variable not in SETTINGS.get(profile, ()):
+            raise BadInput(
+                f"{name} means nothing under the profile {profile}; remove it, or choose a profile of Claude Code", where=found.source
+            )
 
 
 def model_name_of(settings: Settings, recorded: str) -> str:

@@ -62,8 +62,9 @@ class CodingSettings:
     With `sandbox` off, commands run unconfined, and every command that may change something needs an approval or a rule. `withheld` are
     variables of the environment that hold keys and reach no command, `variables` reach commands although they look like secrets, and
     `shown` are files and folders that confined commands may read. `tools` are further tools beside the standard ones; without them
-    those that other packages install. `states` is the state machine of the task, if the developer declares one; only with
-    `model_sets_state` the model gets the tool that changes it. `hooks` run at moments of the session, behind those of the agent.
+    those that other packages install. `states` is the state machine of the task, if the developer declares one, and `state`
+    the state to which this run moves it; only with `model_sets_state` the model gets the tool that changes it. `hooks` run at moments of
+    the session, behind those of the agent.
     `mcp` says how MCP servers are used. With `snapshots` the state of files is kept around each turn that may change
     them; files of more than `largest_saved` bytes are left out. `agents` are the limits of sub-agents; `memory` says how notes are used.
     With `memory_jobs` the jobs of memory that ask a model run beside turns; for sessions that go on after a turn.
@@ -83,6 +84,7 @@ class CodingSettings:
     shown: tuple[Path, ...] = ()
     tools: tuple[AgentTool, ...] | None = None
     states: StateMachine | None = None
+    state: str = ""
     model_sets_state: bool = False
     hooks: tuple[Hook, ...] = ()
     mcp: McpSettings = field(default_factory=McpSettings)
@@ -107,7 +109,7 @@ def narrowed(settings: CodingSettings, role: AgentRole, inherited: Inherited) ->
     only = settings.only if role.tools is None else role.tools if settings.only is None else settings.only & role.tools
     mode, servers = narrower_mode(inherited.mode.current, role.mode), structs.replace(settings.mcp, active=False)
     own = structs.replace(inherited, widest=role.mode)
-    return replace(settings, mode=mode, only=only, inherited=own, states=None, mcp=servers)
+    return replace(settings, mode=mode, only=only, inherited=own, states=None, state="", mcp=servers)
 
 
 async def refuse_all(asked: PermissionAsked) -> Approval:

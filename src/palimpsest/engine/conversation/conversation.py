@@ -25,7 +25,7 @@ from palimpsest.engine.named_profiles import profile as named_profile
 from palimpsest.engine.policies import PolicyRun
 from palimpsest.engine.session import Session
 from palimpsest.stores.home import AnyHome, Home, MemoryHome, new_id
-from palimpsest.tools.session.recall import RECALL, RecallArguments, recall_from
+from palimpsest.tools.session.recall import RECALL, RecallArguments, address_of, events_of, recall_from
 from palimpsest.wire.encoding.options import anthropic_fields, chat_fields, responses_fields
 from palimpsest.wire.models.cards import ModelCard, WireName, recorded_card
 from palimpsest.wire.request import DEFAULTS, Tool
@@ -38,6 +38,7 @@ _RECALL_SCHEMA: Final = {
         "id": {"type": "string", "description": "The id that a stub or a summary names."},
         "words": {"type": "string", "description": "Words that all occur in what is looked for."},
         "offset": {"type": "integer", "description": "Byte at which a long item goes on."},
+        "lines": {"type": "string", "description": "A part of a long item, such as 200-260."},
     },
 }
 _RECALL_TOOL: Final = Tool(
@@ -142,6 +143,13 @@ class Conversation:
         reason = prepared.reason or ("" if edits else _why_not_folded(prepared.ran, self.session.profile.name))
         return Compacted(prepared.messages, edits, edits[0].tokens_before if edits else after, after, reason)
 
+    def without_thinking(self, sent: Sequence[Any], error: Exception) -> Sequence[Any] | None:
+        """Return the list that was prepared last without any thinking, if `error` says that the provider refuses its thinking.
+
+        Send it once. Once its reply is observed, that thinking stays out until `undo`. `None` for other errors, and where there is none.
+        """
+        return self._followed.without_thinking(sent, error)
+
     def observe(self, response: object) -> None:
         """Record the reply to the last list, whole, as the SDK or the provider gave it: its messages and its usage.
 
@@ -169,14 +177,15 @@ class Conversation:
         end_call(self.session.log)
         self.session.undo(edit if isinstance(edit, int) else edit.event, edits, why)
 
-    def recall(self, what: str = "", *, id: str = "", words: str = "", offset: int = 0) -> str:  # noqa: A002 - the argument of the tool
-        """Return an item in full by its id, or the items in which all words occur; `what` is either. At most 100 kB.
+    def recall(self, what: str = "", *, id: str = "", words: str = "", offset: int = 0, lines: str = "") -> str:  # noqa: A002 - the argument of the tool
+        """Return an item in full by its id, or the items in which all words occur; `what` is either. At most 32 kB.
 
         The arguments of the recall tool can be given as they are: `recall(**block.input)`. Raises `ToolError` if there is no such item.
         """
-        wanted = RecallArguments(id=id, words=words, offset=offset)
+        wanted = RecallArguments(id=id, words=words, offset=offset, lines=lines)
         if what:
-            wanted = RecallArguments(id=what, offset=offset) if numbers_of(what) else RecallArguments(words=what)
+            is_id = numbers_of(what) or address_of(what) or (".." in what and events_of(what))
+            wanted = RecallArguments(id=what, offset=offset, lines=lines) if is_id else RecallArguments(words=what)
         archive = LogArchive(self.session.log, self.home.store, self.home.blobs, self.home.clock, self.home.index)
         try:
             return recall_from(archive, wanted).text

@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from contextlib import suppress
 
-from msgspec.structs import replace
-
-from palimpsest.audit.visibility.loss import loss_of
 from palimpsest.core.edits import Fold, Insert, named_ids
-from palimpsest.core.errors import BadEdit, BadInput
+from palimpsest.core.errors import BadInput
 from palimpsest.core.events import TURN, Failed, ModelReplied, Rewound, ViewEdited
+from palimpsest.core.events.calls import UNOBSERVED
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import undo
+from palimpsest.engine.conversation.rewinding import RewoundState, go_back, priced
 from palimpsest.engine.session import Session
 from palimpsest.mirror.bodies import NewMessage, with_call
 from palimpsest.mirror.comparing import ListComparison
@@ -18,9 +17,6 @@ from palimpsest.mirror.elements import OWNER
 from palimpsest.mirror.mirror import Mirror
 from palimpsest.wire.json_reading import is_json
 from palimpsest.wire.models.cards import WireName
-
-UNOBSERVED = "unobserved"
-"""The kind of failure that is recorded for a request whose reply never became known."""
 
 
 def leading_system_messages(messages: Sequence[object], wire: WireName) -> int:
@@ -50,7 +46,7 @@ def follow(session: Session, mirror: Mirror, messages: list[object], system: obj
         end_call(log)
         call = None
     if comparison.is_rewritten:
-        rest = _record_rewrite(session, mirror, comparison)
+        rest = _record_rewrite(session, mirror, comparison, messages)
         # Going back may have changed the head too.
         head = mirror.head(system, leading)
     if head is not None:
@@ -69,20 +65,38 @@ def end_call(log: Log) -> None:
         log.append(Failed("call", UNOBSERVED, "the reply to this request was not observed", call=log.open_call, purpose=TURN))
 
 
-def _record_rewrite(session: Session, mirror: Mirror, comparison: ListComparison) -> tuple[NewMessage, ...]:
+def _record_rewrite(session: Session, mirror: Mirror, comparison: ListComparison, messages: list[object]) -> tuple[NewMessage, ...]:
     """Record a change of the past as the owner's edit, and return the messages that are new after it."""
     log = session.log
     rewrite = mirror.rewrite(comparison, log.view)
     if rewrite.back_to is not None:
-        log.append(Rewound(rewrite.back_to, why=f"the list goes on after message {comparison.prefix}"))
+        states = go_back(session, rewrite.back_to, f"the list goes on after message {comparison.prefix}")
         mirror.restart(log.events(), kept=comparison.prefix)
+        if session.cheapest is not None and len(states) > 1:
+            _choose_state(session, mirror, comparison, messages, states)
         return rewrite.rest
     if _replaces(rewrite.body) and _uncover(log, mirror.folded_over(comparison)):
         rewrite = mirror.rewrite(comparison, log.view)
     body = rewrite.body
     if body is not None:
-        mirror.take(log.append(_priced(session, body) if isinstance(body, ViewEdited) else body, foreign=True))
+        mirror.take(log.append(priced(session, body) if isinstance(body, ViewEdited) else body, foreign=True))
     return rewrite.rest
+
+
+def _choose_state(
+    session: Session, mirror: Mirror, comparison: ListComparison, messages: list[object], states: Sequence[RewoundState]
+) -> None:
+    """Leave out the newest edits that were made again if the list without them is still cached, and cheaper to send now."""
+    heads = leading_system_messages(messages, mirror.shape.wire)
+    leading, listed = messages[:heads], messages[heads:]
+    shown = [mirror.with_prefix(state.view, listed, comparison) for state in states]
+    lists = {number: [*leading, *found] for number, found in enumerate(shown) if found is not None}
+    if session.cheapest is None or len(lists) < 2:
+        return
+    chosen = [*lists][session.cheapest([*lists.values()])]
+    if chosen < len(states) - 1:
+        why = f"{len(states) - 1 - chosen} edits are not made again, because the list is still cached without them"
+        session.log.append(Rewound(states[chosen].event, why=why))
 
 
 def _replaces(body: object) -> bool:
@@ -103,15 +117,3 @@ def _uncover(log: Log, names: frozenset[str]) -> bool:
             undo(log, event.seq, why="the list was changed where it was folded")
             undone = True
     return undone
-
-
-def _priced(session: Session, edited: ViewEdited) -> ViewEdited:
-    """The edit of the owner with its tokens and what it hides, where it can be tried out."""
-    log, counter = session.log, session.counter
-    try:
-        after = log.trial(edited.edits)
-    except BadEdit:
-        return edited
-    before = session.used
-    tokens = max(1, before + counter.total(after) - counter.total(log.view))
-    return replace(edited, tokens_before=before, tokens_after=tokens, loss=loss_of(log.view, after))

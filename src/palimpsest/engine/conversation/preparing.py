@@ -5,15 +5,19 @@ from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
+from msgspec import Raw
 from msgspec.structs import replace
 
-from palimpsest.core.errors import BadInput, PalimpsestError
-from palimpsest.core.events import Body, CallStarted, Failed, ModelReplied, Usage
+from palimpsest.core.edits import Mask
+from palimpsest.core.errors import BadInput, PalimpsestError, ThinkingRefused
+from palimpsest.core.events import TURN, Body, CallStarted, Failed, ModelReplied, Usage, ViewEdited
 from palimpsest.core.log.undo import undo
 from palimpsest.core.policy import Answer, Want
 from palimpsest.core.situation import Moment
 from palimpsest.core.view import View
+from palimpsest.engine.calls.sending import RECOVERY, withdrawn_why
 from palimpsest.engine.conversation.following import end_call, follow, leading_system_messages
+from palimpsest.engine.conversation.thinking import FollowedThinking
 from palimpsest.engine.policies import PolicyRun, always, run_policies
 from palimpsest.engine.session import Session, tools_size
 from palimpsest.mirror.bodies import NewMessage, tools_of
@@ -22,9 +26,11 @@ from palimpsest.mirror.elements import Splice, record_of
 from palimpsest.mirror.mirror import Mirror
 from palimpsest.mirror.plain import BREAKPOINT, copied, digest_of_message, equals, plain_value
 from palimpsest.mirror.shapes.shape import MessageShape
-from palimpsest.wire.json_reading import is_json
+from palimpsest.wire.failures import error_object, thinking_refused
+from palimpsest.wire.json_reading import is_json, text
 from palimpsest.wire.models.cards import WireName
-from palimpsest.wire.past_requests import card_on_wire
+from palimpsest.wire.past_requests import ThinkingFit, card_on_wire
+from palimpsest.wire.request import is_given
 from palimpsest.wire.stream import Assembler, assembler, decode_object
 
 # The id of an observed reply for which the provider gave none; replies that were read from a list have no id.
@@ -65,6 +71,10 @@ class FollowedList:
         self._syncs = False
         self._lock = Lock()
         self._mirror = Mirror(self._shape(wire or session.card.wire), session.log.events())
+        self._thinking = FollowedThinking(session)
+        # What was sent last, and what the provider refused of it and has not answered without yet.
+        self._sent: tuple[_Given | None, ThinkingFit] = (None, ThinkingFit())
+        self._refused: tuple[ThinkingRefused, tuple[str, ...]] | None = None
 
     @property
     def wire(self) -> WireName:
@@ -85,7 +95,7 @@ class FollowedList:
         """Follow the list, run the policies if anything is new, and return what to send. A list that is given again changes nothing."""
         prepared = Prepared(messages)
         with self.failing_open():
-            prepared = yield from self._plan(self._follow(messages, tools, system), moment)
+            prepared = yield from self._plan(self._follow(messages, tools, system), moment, fits_thinking=True)
         return prepared._replace(reason=self.reason)
 
     def follow(self, messages: Sequence[Any], tools: Sequence[Any], system: object) -> Prepared:
@@ -111,7 +121,7 @@ class FollowedList:
 
     def shown(self, view: View) -> Sequence[Any] | None:
         """Return the list that is being planned as a view shows it; `None` if that breaks a rule of the provider."""
-        sent, broken = self._mirror.rendered(view)
+        sent, broken = self._mirror.rendered(view, is_trial=True)
         planned = self._planned
         if broken or planned is None:
             return None
@@ -123,7 +133,9 @@ class FollowedList:
         self._offer(tools)
         return _Given(messages, listed, system, follow(self.session, self._mirror, listed, system))
 
-    def _plan(self, given: _Given, moment: Moment, in_time: Callable[[], bool] = always) -> Generator[Want, Answer, Prepared]:
+    def _plan(
+        self, given: _Given, moment: Moment, in_time: Callable[[], bool] = always, *, fits_thinking: bool = False
+    ) -> Generator[Want, Answer, Prepared]:
         session, ran, self._planned = self.session, PolicyRun(), given
         if given.is_new or moment == "asked":
             end_call(session.log)
@@ -131,8 +143,13 @@ class FollowedList:
         prepared = given.rendered
         if prepared is None or ran.edited:
             prepared = self._rendered(given.messages, given.listed, ran)
+        fit = ThinkingFit()
+        if fits_thinking and self.wire == "anthropic" and session.card.binds_thinking:
+            sent, fit = self._thinking.fitted(self._mirror, given.system, self._tools_given(), prepared.messages)
+            prepared = prepared._replace(messages=sent)
+        self._sent, self._refused = (given, fit), None
         if given.is_new and moment != "asked":
-            self._start_call(given.system, given.listed)
+            self._start_call(given.system, given.listed, fit)
         self._syncs |= bool(ran.edited)
         self._planned = None
         return prepared
@@ -148,6 +165,7 @@ class FollowedList:
                 digest = f"stream {response.message}"
                 record = record_of(Splice(((digest, len(response.parts)),)))
                 self._record_reply([replace(response, foreign=record)], response)
+                self._withdraw()
                 return
             plain = plain_value(response)
             if not is_json(plain):
@@ -156,6 +174,36 @@ class FollowedList:
             decoded = decode_object(shape.wire, plain, card_on_wire(self.session.card, shape.wire))
             said = [NewMessage(message, digest_of_message(message)) for message in shape.replies(plain)]
             self._record_reply(self._mirror.bodies(said), decoded)
+            self._withdraw()
+
+    def without_thinking(self, sent: Sequence[Any], error: Exception) -> Sequence[Any] | None:
+        """Return the list that was sent last without any thinking, if that is what the provider refused, and record both."""
+        body, status = getattr(error, "body", None), getattr(error, "status_code", None)
+        message = text(error_object(body), "message") if is_json(body) else str(error)
+        refused = thinking_refused(message, self.session.card.provider, status=status if isinstance(status, int) else None)
+        given, fit = self._sent
+        if refused is None or given is None or not fit.thinking:
+            return None
+        bare: Sequence[Any] | None = None
+        with self.failing_open():
+            log = self.session.log
+            if log.open_call is not None:
+                failed = Failed("call", refused.kind, refused.message, call=log.open_call, purpose=TURN, path=refused.path)
+                log.append(failed)
+            self._start_call(given.system, given.listed, ThinkingFit(fit.prefix, "", (*fit.withheld, *fit.thinking)))
+            bare = self._thinking.without(sent, [plain_value(message) for message in sent], frozenset())
+            self._sent, self._refused = (None, ThinkingFit()), (refused, fit.thinking)
+        return bare
+
+    def _withdraw(self) -> None:
+        """Leave out from now on what the provider refused, because it answered without it."""
+        refused, self._refused = self._refused, None
+        if refused is not None:
+            error, ids = refused
+            shown = frozenset(self.session.log.view.ids)
+            masked = tuple(name for name in ids if name in shown)
+            if masked:
+                self.session.log.append(ViewEdited((Mask(masked),), RECOVERY, withdrawn_why(error), "after_call"))
 
     def assembler(self) -> Assembler:
         """Return an assembler for the events of a streamed reply, whose reply can be observed."""
@@ -164,7 +212,9 @@ class FollowedList:
     def _record_reply(self, bodies: Sequence[Body], decoded: ModelReplied) -> None:
         """Append the events of a reply; the first of them is the outcome of the open call and has the usage."""
         log, mirror = self.session.log, self._mirror
-        facts = replace(decoded, parts=(), call=log.open_call, model=self.session.card.name, message=decoded.message or _OBSERVED)
+        # The model is the asked one, unless a fallback gave the reply.
+        model = decoded.model or self.session.card.name
+        facts = replace(decoded, parts=(), call=log.open_call, model=model, message=decoded.message or _OBSERVED)
         if not any(isinstance(body, ModelReplied) for body in bodies):
             mirror.take(log.append(facts))
         for body in bodies:
@@ -172,7 +222,8 @@ class FollowedList:
                 mirror.take(log.append(body))
                 continue
             mirror.take(log.append(replace(facts, parts=body.parts, foreign=body.foreign)))
-            facts = replace(facts, call=None, usage=Usage())
+            # The events after the first one tell no more than their parts.
+            facts = replace(facts, call=None, usage=Usage(), beside=(), transformations=(), applied_edits=())
 
     def record(self, body: Body) -> None:
         """Append an event that is not about the list, and make it durable."""
@@ -248,13 +299,30 @@ class FollowedList:
         heads = listed[: leading_system_messages(listed, self.wire)]
         return Prepared(messages if sent is None else [*heads, *sent], ran)
 
-    def _start_call(self, system: object, listed: Sequence[object]) -> None:
+    def _tools_given(self) -> list[Any]:
+        """The tools of the request, as they were copied."""
+        return self._tools_seen if isinstance(self._tools_seen, list) else []
+
+    def _start_call(self, system: object, listed: Sequence[object], fit: ThinkingFit) -> None:
         """Record that a request with the current view is sent."""
         session, view = self.session, self.session.log.view
         breakpoints = (*_head_breakpoints(system, view), *self._mirror.breakpoints(view))
         tools, estimate = session.keep_tools(session.tools), session.counter.raw(view)
         size = tools_size(session.tools)
-        started = CallStarted(session.card.name, self.wire, tools=tools, estimate=estimate, breakpoints=breakpoints, tools_estimate=size)
+        # What the request of another program asks for beside its list matters where it changes the price.
+        extra = session.params.extra
+        started = CallStarted(
+            session.card.name,
+            self.wire,
+            Raw(b'{"extra":%s}' % bytes(extra)) if is_given(extra) else Raw(b"{}"),
+            tools=tools,
+            estimate=estimate,
+            breakpoints=breakpoints,
+            tools_estimate=size,
+            prefix=fit.prefix,
+            after=fit.after,
+            withheld=fit.withheld,
+        )
         session.log.append(started)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from palimpsest.core.edits import Loss
+from palimpsest.core.edits import Loss, ReasoningLost
 from palimpsest.core.events import Event, ViewEdited
 from palimpsest.core.log.log import Log
 
@@ -13,7 +13,8 @@ from palimpsest.core.log.log import Log
 class EditRecord(Struct, frozen=True):
     """One edit of the view: `event` is its number, by which it can be undone; `by` is a policy, or `owner` for the caller's own edit.
 
-    Tokens are those of the request before and after it. `price_usd` is what it costs once; `loss` names what it hides.
+    Tokens are those of the request before and after it. `price_usd` is what it costs once; `loss` names what it hides, and
+    `reasoning_lost` counts the thinking that is no longer sent because of it.
     """
 
     event: int
@@ -26,6 +27,7 @@ class EditRecord(Struct, frozen=True):
     saved_usd_per_call: float | None = None
     loss: Loss | None = None
     undone: bool = False
+    reasoning_lost: ReasoningLost | None = None
 
 
 class Compacted(Struct, frozen=True):
@@ -62,4 +64,5 @@ def edit_record(event: Event, edited: ViewEdited, *, undone: bool = False) -> Ed
         edited.saved_usd_per_call,
         edited.loss,
         undone,
+        edited.reasoning_lost,
     )

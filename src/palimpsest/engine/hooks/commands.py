@@ -19,7 +19,7 @@ from palimpsest.tools.tool import one_line
 
 BLOCKS: Final = 2
 """The exit code of a command that blocks; its standard error is the reason."""
-_FIELDS: Final = ("block", "context", "notice")
+_FIELDS: Final = ("block", "context", "notice", "state")
 # Moments at which output that is no JSON object is context.
 _PLAIN: Final = frozenset({"session_start", "user_prompt"})
 _KINDS: Final[Mapping[type, str]] = {list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}

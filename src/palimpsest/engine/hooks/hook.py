@@ -66,6 +66,7 @@ class HookResult(Value, frozen=True):
     block: the reason for which the action must not happen; empty to let it happen.
     context: text for the model.
     notice: a line for the user.
+    state: the business state to which the task moves.
     failure: what went wrong although there is a result, with the kind of failure before the first colon.
     exit: the exit code of a command.
     """
@@ -73,6 +74,7 @@ class HookResult(Value, frozen=True):
     block: str = ""
     context: str = ""
     notice: str = ""
+    state: str = ""
     failure: str = ""
     exit: int | None = None
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from palimpsest.engine.hooks.hook import MARK
+from palimpsest.tools.shell.processes import wait_killed
 from palimpsest.tools.shell.watcher import GroupWatcher
 
 KEPT_BYTES: Final = 64 * 1024
@@ -139,7 +140,7 @@ async def run_command(command: str, data: bytes, cwd: Path, environment: Mapping
 
 async def _kill(process: asyncio.subprocess.Process, mark: str) -> None:
     end_processes(process.pid, mark)
-    await process.wait()
+    await wait_killed(process)
 
 
 def end_processes(group: int, mark: str) -> bool:

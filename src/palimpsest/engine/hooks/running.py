@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from palimpsest.core.errors import PalimpsestError, raised_text
+from palimpsest.core.errors import BadInput, PalimpsestError, raised_text
 from palimpsest.core.events import HookRan
 from palimpsest.core.events.tools import HookMoment
 from palimpsest.engine.hooks.hook import (
@@ -39,10 +39,15 @@ class _TimedResult(NamedTuple):
 
 
 class Hooks:
-    """The hooks of an agent, in declared order. Of each kind of failure of a hook, the user gets one notice."""
+    """The hooks of an agent, in declared order. Of each kind of failure of a hook, the user gets one notice.
 
-    def __init__(self, hooks: Iterable[Hook] = ()) -> None:
+    `set_state` moves the task to another business state, `None` in a session without one; `has_moved` says whether a hook did so.
+    """
+
+    def __init__(self, hooks: Iterable[Hook] = (), set_state: Callable[[str], None] | None = None) -> None:
         self.declared = tuple(hooks)
+        self.set_state = set_state
+        self.has_moved = False
         self._noticed: set[tuple[str, str]] = set()
 
     def has(self, *moments: HookMoment) -> bool:
@@ -80,7 +85,8 @@ class Hooks:
             result = _reason_as_context(given) if call.moment == "after_tool" and given.block else given
             wants_block = cleaned(result.block, REASON_CHARS)
             blocks = bool(wants_block) and not no_block
-            failure = result.failure or (f"cannot block here: {no_block}" if wants_block and no_block else "")
+            unmoved = self._moved(result.state)
+            failure = result.failure or (f"cannot block here: {no_block}" if wants_block and no_block else unmoved)
             if blocks and not blocked_by:
                 blocked_by, reason = hook.name, wants_block
             context = cleaned(result.context, CONTEXT_CHARS)
@@ -100,6 +106,19 @@ class Hooks:
                 )
             )
         return HookVerdict(blocked_by, reason, tuple(contexts))
+
+    def _moved(self, state: str) -> str:
+        """Move the task to the state that a hook wants, if it wants one. Returns why that cannot be."""
+        if not state:
+            return ""
+        if self.set_state is None:
+            return "cannot move the task: this session has no business state"
+        try:
+            self.set_state(state)
+            self.has_moved = True
+        except BadInput as error:
+            return f"cannot move the task: {error.message}"
+        return ""
 
     def _notice(self, hook: Hook, notice: str, failure: str) -> str:
         """The line for the user: what the hook says, else what went wrong, if the user has not read of such a failure yet."""
@@ -216,7 +235,7 @@ def _checked(value: Any) -> HookResult:
         return HookResult(context=value)
     if not isinstance(value, HookResult):
         raise HookFailed(f"returned a wrong value: {type(value).__name__} is neither HookResult nor str nor None")
-    for name in ("block", "context", "notice", "failure"):
+    for name in ("block", "context", "notice", "state", "failure"):
         if not isinstance(getattr(value, name), str):
             raise HookFailed(f"returned a wrong value: {name} must be a text and is {type(getattr(value, name)).__name__}")
     code: Any = value.exit

@@ -9,9 +9,9 @@ from typing import Final
 from msgspec.structs import replace as replace_struct
 
 from palimpsest.core.errors import BadInput, PalimpsestError
-from palimpsest.core.events import Failed, JobRan, Recalled
+from palimpsest.core.events import Failed, JobRan, Noticed, Recalled
 from palimpsest.core.policy import Job
-from palimpsest.core.projections.jobs import JobState
+from palimpsest.core.projections.jobs import JobState, job_purpose
 from palimpsest.core.situation import JobMoment
 from palimpsest.engine.calls.moments import idle
 from palimpsest.engine.jobs.running import JobResult, committed, job_situation, reason, run_job
@@ -43,8 +43,7 @@ class _FinishedRun:
 class Jobs:
     """Runs the jobs of one session in tasks of their own. No turn waits for them, and none of them can break one.
 
-    `notices` are lines for the user: one when a job fails, and none for its next failures in a row. Raises `BadInput` if two jobs have
-    one name.
+    The user gets one line when a job fails, and none for its next failures in a row. Raises `BadInput` if two jobs have one name.
     """
 
     def __init__(self, session: Session, jobs: Iterable[Job] = ()) -> None:
@@ -52,7 +51,6 @@ class Jobs:
         self.jobs: tuple[Job, ...] = ()
         self.add(jobs)
         self.exit_seconds = EXIT_SECONDS
-        self.notices: list[str] = []
         self._running: dict[str, asyncio.Task[None]] = {}
         self._held: list[_FinishedRun] = []
         self._idle: asyncio.Task[None] | None = None
@@ -225,10 +223,10 @@ class Jobs:
                 done_to = result.cursor
             cursor = done_to if result.status == "done" else state.cursor
             log.append(JobRan(run.job, cursor, result.status, result.why, took_ms))
-        if result.status == "failed" and not state.failures:
-            self.notices.append(f"the job {run.job} failed: {result.why}")
-        elif result.notice:
-            self.notices.append(f"the job {run.job}: {result.notice}")
+            if result.status == "failed" and not state.failures:
+                log.append(Noticed(f"the job {run.job} failed: {result.why}", job_purpose(run.job)))
+            elif result.notice:
+                log.append(Noticed(f"the job {run.job}: {result.notice}", job_purpose(run.job)))
 
 
 def distinct_jobs(jobs: Iterable[Job]) -> tuple[Job, ...]:

@@ -9,12 +9,12 @@ from typing import Any, Final, Literal, TypeVar, cast, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from palimpsest.core.errors import BadInput, OverBudget, PalimpsestError, raised_text
+from palimpsest.core.errors import BadInput, BudgetSpent, OverBudget, PalimpsestError, raised_text
 from palimpsest.core.format.texts import counted
-from palimpsest.core.policy import Answer, Ask, Job, JobEnd, JobEvent, JobOutcome, Want, drive
+from palimpsest.core.policy import Answer, Ask, AskTogether, Job, JobEnd, JobEvent, JobOutcome, Want, drive
 from palimpsest.core.projections.jobs import job_purpose
 from palimpsest.core.situation import JobMoment, JobSituation
-from palimpsest.engine.calls.plans import answer_want
+from palimpsest.engine.calls.plans import answer_want, answered_together
 from palimpsest.engine.loop.limits import price_book
 from palimpsest.engine.session import Session
 from palimpsest.wire.models.prices import Tariff
@@ -25,6 +25,8 @@ _WANTS: Final = get_args(Want)
 # Characters of a recorded reason, and events of one run: a job that returns more has lost its way.
 _LONGEST_REASON: Final = 300
 _MOST_EVENTS: Final = 1_000
+# Seconds that the steps of a cancelled run get to close.
+_CLOSE_SECONDS: Final = 0.5
 
 
 class JobResult(Struct, frozen=True):
@@ -80,7 +82,9 @@ async def run_job(session: Session, job: Job, situation: JobSituation) -> JobRes
             outcome = await _carried_out(session, job, situation)
             return None if outcome is None else _done(outcome)
     except OverBudget as error:
-        return JobResult("skipped", why=reason(error))
+        # Recorded and told once for a reason, however often the job is due.
+        notice = f"it waits: {reason(error)}" if isinstance(error, BudgetSpent) else ""
+        return JobResult("skipped", why=reason(error), notice=notice)
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is None or task.cancelling():
@@ -176,7 +180,10 @@ class _OwnSteps(Generator[Want, Answer, JobOutcome]):
 
     def close(self) -> None:
         if not self._is_over:
-            Thread(target=self._close, daemon=True, name="job").start()
+            closing = Thread(target=self._close, daemon=True, name="job")
+            closing.start()
+            # What the steps give back, such as claims, should not be lost because the process ends.
+            closing.join(_CLOSE_SECONDS)
 
     def _close(self) -> None:
         with suppress(BaseException):
@@ -189,6 +196,8 @@ def answers_of(session: Session, job: Job) -> Callable[[Want], Awaitable[Answer]
 
     async def answer(want: Want) -> Answer:
         nonlocal calls
+        if isinstance(want, AskTogether):
+            return await answered_together(want, answer)
         if not isinstance(want, _WANTS):
             raise BadInput(f"a job yielded {type(want).__name__}, which is no want", where=job.name)
         if isinstance(want, Ask):

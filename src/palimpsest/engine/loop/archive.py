@@ -11,13 +11,17 @@ from msgspec.structs import replace
 from palimpsest.core.edits import Edit, Fold, Mask
 from palimpsest.core.errors import BadInput, MissingBlob
 from palimpsest.core.events import Event, ToolReturned, ViewEdited
-from palimpsest.core.items import Content, Document, Image, Text, ToolCall, ToolResult, seq_of
+from palimpsest.core.events.event_items import all_items_of
+from palimpsest.core.format.texts import utc_text
+from palimpsest.core.items import Content, Document, Image, Item, Text, ToolCall, ToolResult, seq_of, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Blobs, Clock, Hit, Index, SessionStore
-from palimpsest.tools.session.recall import RECALL, Recollection
+from palimpsest.tools.session.recall import RECALL, Recollection, address_of, events_of, is_memory_file
 
 # Events that are read before the log is released again, so that a long search does not keep the user's input waiting.
 _CHUNK: Final = 256
+# Characters before and behind a word that a search shows.
+_BEFORE: Final = 100
 
 
 class SearchesMemory(Protocol):
@@ -29,6 +33,10 @@ class SearchesMemory(Protocol):
 
     def timeline(self, about: str, start: str, end: str) -> str:
         """Return what is known about something in the order of time."""
+        ...
+
+    def file(self, name: str) -> str | None:
+        """Return the text of a file of memory, such as a summary of a session."""
         ...
 
     def close(self) -> None:
@@ -57,8 +65,18 @@ class LogArchive(Struct):
     _searching: Lock = field(default_factory=Lock)
 
     def item(self, item_id: str, session: str) -> Recollection | None:
-        """Return an item of the current path of a session in full, or `None`. Raises `BadInput` if there is no such session."""
+        """Return an item of the current path of a session in full, or `None`. Raises `BadInput` if there is no such session.
+
+        The id may be the address of a blob that an item of the session has, or its first digits, a range of events, or a file of memory.
+        """
+        if is_memory_file(item_id) and self.open_memory is not None:
+            text = self._asked().file(item_id)
+            return None if text is None else Recollection(item_id, "context", self.clock.now(), Text(text), "memory")
         with self._opened(session) as log:
+            if (events := events_of(item_id)) is not None:
+                return self._transcript(log, *events)
+            if address := address_of(item_id):
+                item_id = next((item.id for _, item in _items(log) if _blob_of(item).startswith(address)), item_id)
             with log.locked():
                 found = log.find(item_id)
                 if found is None:
@@ -67,12 +85,18 @@ class LogArchive(Struct):
             return Recollection(item_id, found.kind, at, self._in_full(found.content), _hidden_by(log, item_id))
 
     def search(self, words: str, session: str | None, limit: int) -> Sequence[Hit]:
-        """Return items that contain all words, best first; an empty `session` is this one, `None` all."""
-        return self._find(words, session, limit, ranked=True)
+        """Return items that contain all words, best first; an empty `session` is this one, `None` all.
+
+        The index has what the model was shown. The kept wholes of shortened results are searched in one session only: the named one, or
+        this one.
+        """
+        found = self._find(words, session, limit, ranked=True)
+        return (*found, *self._in_wholes(words.split(), session, found))[:limit]
 
     def about(self, path: str, session: str | None, limit: int) -> Sequence[Hit]:
-        """Return items in which the path stands, newest first."""
-        return self._find(f'"{path.replace(chr(34), " ")}"', session, limit, ranked=False)
+        """Return items in which the path stands, newest first, and then those in whose kept whole it stands."""
+        found = self._find(f'"{path.replace(chr(34), " ")}"', session, limit, ranked=False)
+        return (*found, *self._in_wholes([path], session, found))[:limit]
 
     def query(self, text: str, *, history: bool, all_projects: bool) -> str:
         """Return the best notes and turns of past sessions for a question. Raises `BadInput` if memory is turned off."""
@@ -121,6 +145,32 @@ class LogArchive(Struct):
             return body.tool == RECALL
         return item is not None and isinstance(item.content, ToolCall) and item.content.tool == RECALL
 
+    def _in_wholes(self, words: Sequence[str], session: str | None, found: Sequence[Hit]) -> Iterator[Hit]:
+        """Yield the results whose kept whole has all the words, newest first, without those that were found already."""
+        if session is None and self.log is None:
+            return
+        known, wanted = {(hit.session, hit.item) for hit in found}, [word.strip('"').casefold() for word in words]
+        with self._opened(session or "") as log:
+            shortened = [(event, item) for event, item in _items(log) if isinstance(item.content, ToolResult) and item.content.blob]
+            for event, item in reversed(shortened):
+                if (log.session, item.id) in known:
+                    continue
+                text = text_of(self._in_full(item.content))
+                folded = text.casefold()
+                if all(word in folded for word in wanted):
+                    yield Hit(log.session, event.seq, item.id, item.kind, event.at, _line_of(text, max(wanted, key=len, default="")))
+
+    def _transcript(self, log: Log, first: int, last: int) -> Recollection | None:
+        """All items of some events, each below a line with its id; `None` if the events have none."""
+        texts: list[str] = []
+        at = 0
+        for event, item in _items(log, first, last):
+            at = at or event.at
+            texts.append(f"[item {item.id}, {item.kind}, {utc_text(event.at)}]\n{text_of(self._in_full(item.content))}")
+        if not texts:
+            return None
+        return Recollection(f"{first}..{last}", "summary", at, Text("\n\n".join(texts)))
+
     @contextmanager
     def _opened(self, session: str) -> Iterator[Log]:
         if self.log is not None and session in ("", self.log.session):
@@ -140,6 +190,33 @@ class LogArchive(Struct):
         except MissingBlob:
             return content
         return replace(content, parts=(Text(text), *(part for part in content.parts if isinstance(part, Image | Document))))
+
+
+def _items(log: Log, first: int = 0, last: int | None = None) -> Iterator[tuple[Event, Item]]:
+    """Yield the items of the current path with their events, in the order of the log; of the events `first` to `last`."""
+    with log.locked():
+        path = log.path
+    end = path.tip if last is None else min(last, path.tip)
+    for start in range(first, end + 1, _CHUNK):
+        with log.locked():
+            events = [event for event in log.reader.run(start, min(end, start + _CHUNK - 1)) if event.seq in path]
+        for event in events:
+            for item in all_items_of(event):
+                yield event, item
+
+
+def _blob_of(item: Item) -> str:
+    content = item.content
+    return content.blob if isinstance(content, ToolResult | Image | Document) else ""
+
+
+def _line_of(text: str, word: str) -> str:
+    """The first line with a word in any case, and its number."""
+    for number, line in enumerate(text.split("\n"), 1):
+        place = line.casefold().find(word)
+        if place >= 0:
+            return f"line {number:,}: {line[max(0, place - _BEFORE) : place + len(word) + _BEFORE]}"
+    return ""
 
 
 def _hidden_by(log: Log, item_id: str) -> str:

@@ -5,19 +5,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, Protocol
 
-from palimpsest.core.events import ContextStated, Event, Failed
-from palimpsest.core.items import Part, Text
+from palimpsest.core.edits import Mask
+from palimpsest.core.events import ContextStated, Event, Failed, ViewEdited
+from palimpsest.core.items import Part, Text, seq_of
+from palimpsest.core.view import View
 from palimpsest.engine.policies import as_failure
 from palimpsest.engine.session import Session
-from palimpsest.sources.reconcile import reconcile
+from palimpsest.sources.reconcile import folded_at, outdated_by_fold, reconcile
 from palimpsest.sources.skills.mentions import mentioned_bodies, mentioned_skills, mentions_in
 from palimpsest.sources.source import Fields, SourceSet, World, observe
 
-LIVE: Final = frozenset({"business_state", "deferred_tools", "mode", "permissions"})
+LIVE: Final = frozenset({"business_state", "deferred_tools", "mode", "permissions", "todos"})
 """Sources whose values tools, the developer's code or the user change during a turn."""
 NOTES: Final = frozenset({"memory", "cards", "instructions"})
 """Sources that state notes, under one profile or another."""
-_TASKS: Final = "tasks"
+MISSING_PAGE: Final = "instructions"
+"""What failed, in the event of a configured page of instructions that could not be fetched."""
+_WORK: Final = frozenset({"tasks", "todos"})
+"""Sources of open work. What a fold kept of them may be older than the work of this turn, so that they are stated again."""
+_WORK_BY: Final = "work_state"
+"""The author of the edit that hides older statements of open work after a fold."""
 # What code of another author may raise. Nothing is awaited where it is caught, so a cancellation is its own.
 _FOREIGN: Final = (Exception, SystemExit, GeneratorExit, CancelledError)
 
@@ -85,11 +92,13 @@ class SourcedContext:
         forgetting: Forgetting | None = None,
     ) -> None:
         self._session = session
+        session.states_work = True
         self._forgetting = forgetting
         self._world_now = world
         self._renewed = renewed
         self._world: World | None = None
         self._observed: Mapping[str, Fields | None] = {}
+        self._named: set[str] = set()
 
     async def prepare(self, tools: frozenset[str]) -> None:
         """Do nothing: sources have no tools."""
@@ -105,17 +114,37 @@ class SourcedContext:
             return observe(self._working_sources(), self._world, self._failed)
 
         self._observed = await session.environment.offload(observed)
+        self._name_unfetched()
         self.restate()
+
+    def _name_unfetched(self) -> None:
+        """Record the pages of instructions that could not be fetched, each once, so that the user sees which rules are missing."""
+        for address, why in () if self._world is None else self._world.unfetched.items():
+            if address not in self._named:
+                self._named.add(address)
+                message = f"{address} could not be fetched and is not among them: {why}"
+                self._session.log.append(Failed(MISSING_PAGE, "unreachable", message))
 
     def restate(self) -> None:
         """State what the view does not show of the last observation, or what the session itself changed since."""
         if self._observed:
             forgot = self._forgetting is not None and self._forgetting.hide()
             self._renew(NOTES if forgot else frozenset())
+            self._hide_outdated_work()
             renew = self._forgetting is not None and self._forgetting.shown_in_head()
             stated = self._reconciled(renew=renew)
             if stated is not None:
                 self._session.log.append(stated)
+
+    def _hide_outdated_work(self) -> None:
+        """Mask what the newest fold kept of the state of open work, if that has changed since."""
+        log = self._session.log
+        outdated = outdated_by_fold(log.view, {key: self._observed[key] for key in _WORK & self._observed.keys()})
+        if outdated:
+            why = "the state of the open work has changed, and is stated again after the fold"
+            edits = (Mask(outdated),)
+            lost = self._session.reasoning_lost(log.trial(edits))
+            log.append(ViewEdited(edits, by=_WORK_BY, why=why, tokens_before=self._session.used, reasoning_lost=lost))
 
     def _reconciled(self, *, renew: bool) -> ContextStated | None:
         """Return what has to be stated, without the sources that fail to say it."""
@@ -149,17 +178,18 @@ class SourcedContext:
         self._session.log.append(Failed("observing", failure.kind, failure.message, by=_author(key)))
 
     def _renew(self, further: frozenset[str]) -> None:
-        """Observe the sources again whose values the session itself changes, open tasks if a fold removed them, and `further` ones."""
+        """Observe the sources again whose values the session itself changes, open work if it was folded since, and `further` ones."""
         world = self._world_now() if further else self._renewed()
         if world is None:
             return
-        keys = further | LIVE if _TASKS in self._session.log.view.facts else further | LIVE | {_TASKS}
+        keys = further | LIVE | (_WORK if tasks_are_due(self._session.log.view) else frozenset())
         self._observed = {**self._observed, **observe(self._working_sources(keys), world, self._failed)}
 
     def mention(self, parts: tuple[Part, ...]) -> None:
-        """State the bodies of the skills that the input mentions as `$name`."""
+        """State the bodies of the skills that the user mentions, such as `$name`; what was attached mentions none."""
         find = self._session.profile.mentioned_skills
-        names = mentions_in("\n".join(part.text for part in parts if isinstance(part, Text)))
+        typed = (part.text for part in parts if isinstance(part, Text) and not part.attached)
+        names = mentions_in("\n".join(typed), self._session.profile.mention_sigils)
         if find is None or self._world is None or not (names.names or names.paths):
             return
         try:
@@ -174,6 +204,12 @@ class SourcedContext:
 def _author(key: str) -> str:
     """The name under which the failures of a source are counted."""
     return f"source {key}"
+
+
+def tasks_are_due(view: View) -> bool:
+    """Return whether open tasks have to be read again: their statement is older than the newest fold, or there is none."""
+    fact = view.facts.get("tasks")
+    return fact is None or seq_of(fact.id) < folded_at(view)
 
 
 async def state_context(session: Session, world: World) -> Event | None:

@@ -20,7 +20,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.events.stops import stop_reason
 from palimpsest.core.items import Text, Thinking, ToolCall, text_of
-from palimpsest.engine.loop.tool_calls import answer_pending
+from palimpsest.engine.loop.tool_calls import answer_pending, sleeps
 from palimpsest.engine.session import Session
 from palimpsest.engine.undo_files.turn_snapshots import TurnFiles
 from palimpsest.sources.source import reminder
@@ -39,6 +39,8 @@ TOLD_AT: Final = 4
 STOPPED_AT: Final = 6
 """Equal rounds of calls in a row after which the model gets a warning, and after which the turn ends."""
 _LONGEST_ROUND: Final = 8
+# Of so many calls that sleep one counts as a round.
+_COUNTED_SLEEP: Final = 10
 _ASK_AGAIN: Final = "Your last reply was empty. Answer the user, or call a tool."
 _NOT_A_CALL: Final = (
     "Your last reply has a call of the tool `{}` as text. Nothing was run. Call it as a tool, in the form of this API; "
@@ -82,6 +84,7 @@ class Progress:
         self._asked: set[str] = set()
         self._rounds: deque[_Round] = deque(maxlen=_LONGEST_ROUND * STOPPED_AT)
         self._told: set[str] = set()
+        self._slept = 0
 
     def repeats(self) -> str | None:
         """Return the stop reason if the calls of the turn repeat themselves, and tell the model before it comes to that."""
@@ -151,10 +154,20 @@ class Progress:
     def _add(self, returned: ToolReturned) -> None:
         call = self._calls.pop(returned.result.call_id, None)
         tool = None if call is None else self._tools.get(call.tool)
-        # What is polled and goes on is no repetition; what has ended or cannot be polled is.
-        waits = tool is not None and tool.polls and returned.exit is None and not returned.result.error
-        if call is not None and not waits:
+        if call is not None and not self._waits(tool, call, returned):
             self._rounds.append(_Round(call.tool, _canonical(call.args), text_of(returned.result)))
+
+    def _waits(self, tool: AgentTool | None, call: ToolCall, returned: ToolReturned) -> bool:
+        """Whether a call waits for what goes on, and is no repetition. Of commands that sleep, some count: they may sleep for nothing."""
+        if tool is None:
+            return False
+        if tool.polls:
+            # What has ended or cannot be polled is one.
+            return returned.exit is None and not returned.result.error
+        if not sleeps(tool, call):
+            return False
+        self._slept += 1
+        return self._slept % _COUNTED_SLEEP != 0
 
     def _repetitions(self, length: int) -> int:
         """How often the last calls, so many, stand at the end in a row."""

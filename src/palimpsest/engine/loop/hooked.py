@@ -1,6 +1,6 @@
 """The moments of a session at which hooks run, and what comes of what they say: refusals, context, focus and further calls."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -48,9 +48,23 @@ class SessionHooks:
         """The hooks, in the order in which their results are joined."""
         return self._hooks.declared
 
+    @property
+    def set_state(self) -> Callable[[str], None] | None:
+        """What moves the task to another business state; `None` in a session without one."""
+        return self._hooks.set_state
+
+    @set_state.setter
+    def set_state(self, set_state: Callable[[str], None]) -> None:
+        self._hooks.set_state = set_state
+
+    def has_moved(self) -> bool:
+        """Whether a hook has moved the task since this was asked last."""
+        moved, self._hooks.has_moved = self._hooks.has_moved, False
+        return moved
+
     def add(self, hooks: Iterable[Hook]) -> None:
         """Add hooks behind those that exist."""
-        self._hooks = Hooks((*self._hooks.declared, *hooks))
+        self._hooks = Hooks((*self._hooks.declared, *hooks), self._hooks.set_state)
 
     async def begin(self, session: Session) -> None:
         """Run the hooks of the session start at the first turn, and those of folds that happened between turns."""

@@ -47,7 +47,7 @@ async def accept_input(
         if may_enter:
             if recalling is not None and not steering:
                 await recalling.recall(parts)
-            session.log.append(UserSaid(parts, typed=seq, steering=steering))
+            session.log.append(UserSaid(session.profile.framed_input(parts), typed=seq, steering=steering))
             context.mention(parts)
             state_hook_texts(session, "user_prompt", texts)
             said += 1

@@ -24,7 +24,8 @@ from palimpsest.engine.undo_files.turn_snapshots import NoTurnFiles, TurnFiles
 from palimpsest.policies.limiters.preview import PreviewLimiter
 from palimpsest.profiles.profile import UNLIMITED, ResultLimiter
 from palimpsest.tools.permissions.decision import Allow, Approval, AskUser, Decision, Deny
-from palimpsest.tools.tool import CURRENT_CALL, AgentTool, ToolOutput
+from palimpsest.tools.session.recall import RECALL
+from palimpsest.tools.tool import CURRENT_CALL, AgentTool, ToolOutput, call_text, own_call
 from palimpsest.tools.workspace import Workspace
 
 # Seconds. Tools have shorter limits of their own; this one ends a tool that has none.
@@ -78,13 +79,22 @@ class Toolbox(Struct, frozen=True):
     attach: Callable[[AgentTool, tuple[str, ...]], tuple[Part, ...]] = field(default=lambda *_: ())
     files: TurnFiles = field(default_factory=NoTurnFiles)
 
+    def find(self, name: str) -> AgentTool | None:
+        """The tool that is called by a name: that of its declaration, or ours where another name was declared for it."""
+        found = self.tools.get(name)
+        return found or next((tool.own for tool in self.tools.values() if tool.own is not None and tool.own.name == name), None)
+
 
 class _Admission(NamedTuple):
-    """The decision about a call: the output that refuses it, if any, and what hooks add to its result."""
+    """The decision about a call: the output that refuses it, if any, and what hooks add to its result.
+
+    `own` is the call as one of our own tool, which is what hooks know.
+    """
 
     call: ToolCall
     refusal: ToolOutput | None
     notes: tuple[Part, ...] = ()
+    own: ToolCall | None = None
 
 
 async def run_calls(
@@ -115,7 +125,7 @@ def _batches(toolbox: Toolbox, calls: Sequence[ToolCall]) -> Iterator[list[ToolC
     """Yield runs of consecutive calls whose tools may run side by side; every other call stands alone."""
     batch: list[ToolCall] = []
     for call in calls:
-        tool = toolbox.tools.get(call.tool)
+        tool = toolbox.find(call.tool)
         if tool is not None and tool.parallel:
             batch.append(call)
             continue
@@ -130,7 +140,8 @@ def _batches(toolbox: Toolbox, calls: Sequence[ToolCall]) -> Iterator[list[ToolC
 async def _run_batch(session: Session, toolbox: Toolbox, calls: list[ToolCall], feed: Feed, hooks: SessionHooks) -> None:
     """Decide about the calls one after the other, run the permitted ones side by side, and record results as soon as their turn comes."""
     admissions = [await _admit(session, toolbox, call, feed, hooks) for call in calls]
-    tools = [(call, toolbox.tools[call.tool]) for call, refusal, _ in admissions if refusal is None]
+    found = [(each.call, toolbox.find(each.call.tool)) for each in admissions if each.refusal is None]
+    tools = [(call, tool) for call, tool in found if tool is not None]
     await toolbox.files.before_tools(session, tools)
     for call, _ in tools:
         session.log.append(ToolStarted(call.call_id, call.tool))
@@ -142,8 +153,8 @@ async def _run_batch(session: Session, toolbox: Toolbox, calls: list[ToolCall], 
     running = {call.call_id: asyncio.ensure_future(_timed(session, toolbox, tool, call, slots)) for call, tool in tools}
     try:
         for admission in admissions:
-            call, refusal, _ = admission
-            outcome = await running[call.call_id] if refusal is None else (refusal, 0)
+            refusal = admission.refusal
+            outcome = await running[admission.call.call_id] if refusal is None else (refusal, 0)
             await _record(session, toolbox, admission, outcome, hooks)
             feed.events()
     finally:
@@ -158,7 +169,7 @@ async def _run_batch(session: Session, toolbox: Toolbox, calls: list[ToolCall], 
 async def _record(session: Session, toolbox: Toolbox, admission: _Admission, outcome: tuple[ToolOutput, int], hooks: SessionHooks) -> None:
     """Record the events of a tool and its result, which the profile limits in size, with what is attached to it and what hooks add."""
     call, notes = admission.call, admission.notes
-    (output, took_ms), tool = outcome, toolbox.tools.get(call.tool)
+    (output, took_ms), tool = outcome, toolbox.find(call.tool)
     if tool is not None and output.paths and not output.error:
         # Only now, because what the results before this one have attached is not attached again.
         with _recorded_failure(session, "attaching"):
@@ -166,10 +177,10 @@ async def _record(session: Session, toolbox: Toolbox, admission: _Admission, out
             output = dataclass_replace(output, parts=(*output.parts, *attached))
     paths, seen = tuple(map(_encodable, output.paths)), tuple(replace(each, path=_encodable(each.path)) for each in output.seen)
     returned = ToolReturned(_result(call, output), call.tool, output.exit, paths, took_ms, seen)
-    limited = await _limited(session, returned)
+    limited = returned if output.paged else await _limited(session, returned, recalls=RECALL in toolbox.tools)
     try:
         if admission.refusal is None:
-            notes += await hooks.after_tool(session, call, limited)
+            notes += await hooks.after_tool(session, admission.own or call, limited)
     finally:
         # Also if the task is cancelled while a hook runs: the tool has ended, and its outcome is known.
         for body in output.events:
@@ -183,9 +194,11 @@ async def _admit(session: Session, toolbox: Toolbox, call: ToolCall, feed: Feed,
     refusal = await _permitted(session, toolbox, call, feed)
     if refusal is not None:
         return _Admission(call, refusal)
-    blocked, notes = await hooks.before_tool(session, call)
+    tool = toolbox.find(call.tool)
+    own = call if tool is None else own_call(tool, call)[1]
+    blocked, notes = await hooks.before_tool(session, own)
     if blocked is None:
-        return _Admission(call, None, notes)
+        return _Admission(call, None, notes, own)
     session.log.append(ToolRefused(call.call_id, call.tool, blocked.by, blocked.why))
     return _Admission(call, ToolOutput(f"{_REFUSED}the {blocked.by} blocked it: {blocked.why}", error=True), notes)
 
@@ -202,16 +215,31 @@ def _recorded_failure(session: Session, what: str) -> Iterator[None]:
         session.log.append(Failed(what, failure.kind, failure.message, by=what))
 
 
-async def _limited(session: Session, returned: ToolReturned) -> ToolReturned:
-    """Return a result in the size that the profile allows; a limiter that fails is replaced by ours."""
+async def _limited(session: Session, returned: ToolReturned, *, recalls: bool) -> ToolReturned:
+    """Return a result in the size that the profile allows; a limiter that fails is replaced by ours.
+
+    One that was shortened says how `recall` gives the whole back, if the agent has that tool and the limiter names no file to read.
+    """
     try:
-        return await carry_out(_limiter(session)(returned), session)
+        limiter = _limiter(session)
+        limited = await carry_out(limiter(returned), session)
+        # A tool may have bounded its text itself, and kept the whole.
+        shortened = limited is not returned or bool(returned.result.blob)
+        in_file = getattr(limiter, "names_file", False) and bool(session.environment.transcript)
+        return _named_whole(limited) if shortened and recalls and not in_file else limited
     except _FOREIGN as error:
         if _is_cancelled(error):
             raise
         failure = as_failure(error)
         session.log.append(Failed("limiting a result", failure.kind, failure.message, by="limiter"))
-    return await carry_out(PreviewLimiter(above=_LEAST_PREVIEWED)(returned), session)
+    limited = await carry_out(PreviewLimiter(above=_LEAST_PREVIEWED)(returned), session)
+    return _named_whole(limited) if recalls else limited
+
+
+def _named_whole(limited: ToolReturned) -> ToolReturned:
+    from palimpsest.engine.ways_back import name_whole  # few results are shortened
+
+    return name_whole(limited)
 
 
 def _limiter(session: Session) -> ResultLimiter:
@@ -224,7 +252,7 @@ def _limiter(session: Session) -> ResultLimiter:
 
 async def _permitted(session: Session, toolbox: Toolbox, call: ToolCall, feed: Feed) -> ToolOutput | None:
     """Return `None` if the call may run, else the output that refuses it."""
-    tool = toolbox.tools.get(call.tool)
+    tool = toolbox.find(call.tool)
     if tool is None:
         why = f"There is no tool {call.tool!r}. The tools are: {', '.join(sorted(toolbox.tools)) or 'none'}."
         session.log.append(ToolRefused(call.call_id, call.tool, UNKNOWN_TOOL, why))
@@ -233,7 +261,7 @@ async def _permitted(session: Session, toolbox: Toolbox, call: ToolCall, feed: F
     with _recorded_failure(session, "deciding"):
         decision = toolbox.decide(tool, call)
     if not tool.polls:
-        decision = _with_repetition(session, call, decision)
+        decision = _with_repetition(session, tool, call, decision)
     if isinstance(decision, AskUser):
         failure = await _bound_to_fail(toolbox, tool, call)
         if failure is not None:
@@ -258,7 +286,7 @@ async def _permitted(session: Session, toolbox: Toolbox, call: ToolCall, feed: F
 async def _bound_to_fail(toolbox: Toolbox, tool: AgentTool, call: ToolCall) -> ToolOutput | None:
     """Return the error of a call that cannot succeed, so that the user is not asked about it."""
     try:
-        return await tool.check(call.args, toolbox.workspace)
+        return await tool.check(call_text(tool, call), toolbox.workspace)
     except _FOREIGN as error:
         if _is_cancelled(error):
             raise
@@ -284,11 +312,21 @@ async def _approval(session: Session, toolbox: Toolbox, asked: PermissionAsked, 
         raise
 
 
-def _with_repetition(session: Session, call: ToolCall, decision: Decision) -> Decision:
+def _with_repetition(session: Session, tool: AgentTool, call: ToolCall, decision: Decision) -> Decision:
     """Ask the user before the third equal call in a row, if it would otherwise run and the results so far were equal, too."""
-    if isinstance(decision, Deny) or not _is_repeated(session, call):
+    if isinstance(decision, Deny) or not _is_repeated(session, call) or sleeps(tool, call):
         return decision
     return AskUser(f"the model makes the same call of {call.tool} for the {EQUAL_CALLS}rd time in a row; let it run?")
+
+
+def sleeps(tool: AgentTool, call: ToolCall) -> bool:
+    """Whether a call runs a command that sleeps, as one does that waits for a build and looks again."""
+    if tool.kind != "runs" or "sleep" not in call.args:
+        return False
+    from palimpsest.audit.tools.calls import shell_line  # few calls are repeated
+    from palimpsest.audit.tools.executed import executed, program_name
+
+    return any(program_name(command.words[0]) == "sleep" for command, _ in executed(shell_line(call)) if command.words)
 
 
 def _is_repeated(session: Session, call: ToolCall) -> bool:
@@ -330,7 +368,7 @@ async def _timed(session: Session, toolbox: Toolbox, tool: AgentTool, call: Tool
         started = clock.now()
         try:
             async with limit:
-                output = await tool.run(call.args, toolbox.workspace)
+                output = await tool.run(call_text(tool, call), toolbox.workspace)
         except PalimpsestError as error:
             output = ToolOutput(error.message, error=True)
         except _FOREIGN as error:
@@ -360,7 +398,7 @@ def check_cancelled() -> None:
 
 def _result(call: ToolCall, output: ToolOutput) -> ToolResult:
     parts = tuple(replace(part, text=_encodable(part.text)) if isinstance(part, Text) else part for part in output.contents())
-    return ToolResult(call.call_id, parts or (Text(""),), error=output.error, form=call.form)
+    return ToolResult(call.call_id, parts or (Text(""),), error=output.error, form=call.form, blob=output.blob)
 
 
 def _encodable(text: str) -> str:

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from msgspec import Struct, field
 
-from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.errors import OverBudget, PalimpsestError
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.events.stops import stop_reason
 from palimpsest.core.items import ToolCall
@@ -48,9 +48,20 @@ async def run_turn(loop: Loop) -> str:
     the input, or why the model got nowhere (`loop`, `empty`, `written_call`), which it was told once before. If the task is cancelled, or
     the turn fails, every call is answered and the end of the turn recorded before the error is raised.
     """
+    session, meter = loop.session, loop.meter or TurnMeter(loop.session, loop.limits)
+    # That of the turn of the parent, in a sub-agent.
+    above = session.spent_out
+    session.spent_out = lambda: meter.spent_out() or (None if above is None else above())
+    try:
+        return await _run_turn(loop, meter)
+    finally:
+        session.spent_out = above
+
+
+async def _run_turn(loop: Loop, meter: TurnMeter) -> str:
     session = loop.session
     try:
-        stop = await within_seconds(loop.limits.seconds, _work(loop))
+        stop = await within_seconds(loop.limits.seconds, _within_budget(loop, meter))
         answer_pending(session, stop)
         await loop.toolbox.files.after_turn(session)
     except BaseException as error:
@@ -64,8 +75,19 @@ async def run_turn(loop: Loop) -> str:
     return stop
 
 
-async def _work(loop: Loop) -> str:
-    session, meter = loop.session, loop.meter or TurnMeter(loop.session, loop.limits)
+async def _within_budget(loop: Loop, meter: TurnMeter) -> str:
+    """Return the stop reason of a turn, or the limit in dollars or tokens for which a call was not made."""
+    try:
+        return await _work(loop, meter)
+    except OverBudget:
+        limit = meter.spent_out()
+        if limit is None:
+            raise
+        return limit
+
+
+async def _work(loop: Loop, meter: TurnMeter) -> str:
+    session = loop.session
     if session.log.health.turn is None:
         await start_turn(session, incoming=queued_tokens(session), typed=session.log.inbox)
     pending = [item.content for item in pending_calls(session.log.view.items) if isinstance(item.content, ToolCall)]
@@ -109,7 +131,11 @@ def _end_of(progress: Progress, reply: ModelReplied) -> str | None:
 
 
 async def _accept(loop: Loop, *, steering: bool) -> Accepted:
-    return await accept_input(loop.session, loop.context, loop.hooks, loop.recalling, steering=steering)
+    accepted = await accept_input(loop.session, loop.context, loop.hooks, loop.recalling, steering=steering)
+    if loop.hooks.has_moved():
+        # The state that a hook of the prompt wants holds for this request.
+        loop.context.restate()
+    return accepted
 
 
 async def _restate(loop: Loop) -> None:

@@ -49,7 +49,8 @@ class LocalWorld:
 
     private_pages: whether pages of private addresses may be fetched, such as those of a server on this computer.
     fetch_seconds: how long a page may take in all.
-    pages: the text of each page that was fetched in this session, `None` if it failed, so that a dead one costs its time once.
+    pages: the text of each page that was fetched in this session, `None` if it failed, so that a dead one costs its time once;
+        `unfetched` has the reason of each that failed.
     hides: whether a rule of the user restricts reading a file, so that nothing may state it.
     wrap: the arguments that run git in the sandbox of the session; `temp` is a folder that is visible in there.
     """
@@ -59,6 +60,7 @@ class LocalWorld:
     private_pages: bool = False
     fetch_seconds: float = FETCH_SECONDS
     pages: dict[str, str | None] = field(default_factory=dict)
+    unfetched: dict[str, str] = field(default_factory=dict)
     hides: Callable[[str], bool] = field(default=lambda _: False, repr=False, compare=False)
     wrap: Wrap = field(default=lambda arguments: arguments, repr=False, compare=False)
     temp: Path | None = field(default=None, repr=False, compare=False)
@@ -123,8 +125,18 @@ class LocalWorld:
     def fetch(self, url: str, limit: int) -> str | None:
         """Return at most the first `limit` bytes of a page; `None` if it fails, is private, or takes more than 5 seconds."""
         if url not in self.pages:
-            self.pages[url] = _within(self.fetch_seconds, lambda: _page(url, limit, private=self.private_pages))
+            page = _within(self.fetch_seconds, lambda: _page(url, limit, private=self.private_pages))
+            self.pages[url] = None if isinstance(page, _NoPage) else page
+            if isinstance(page, _NoPage):
+                self.unfetched[url] = page.why
         return self.pages[url]
+
+
+@dataclass(frozen=True, slots=True)
+class _NoPage:
+    """Why there is no text of a page."""
+
+    why: str
 
 
 def _files(top: Path, depth: int | None) -> Iterator[Path]:
@@ -188,16 +200,16 @@ def _main_branch(refs: str) -> str:
     return remote.removeprefix("refs/remotes/origin/") if remote else next(iter(names), "")
 
 
-def _within(seconds: float, work: Callable[[], str | None]) -> str | None:
-    """Return the result of work; `None` if it takes more than `seconds`, since a name is looked up without a limit of its own."""
-    results: list[str | None] = []
+def _within(seconds: float, work: Callable[[], str | _NoPage]) -> str | _NoPage:
+    """Return the result of work if it takes at most `seconds`, since a name is looked up without a limit of its own."""
+    results: list[str | _NoPage] = []
     thread = Thread(target=lambda: results.append(work()), daemon=True)
     thread.start()
     thread.join(seconds)
-    return results[0] if results else None
+    return results[0] if results else _NoPage(f"it took more than {seconds:g} seconds")
 
 
-def _page(url: str, limit: int, *, private: bool) -> str | None:
+def _page(url: str, limit: int, *, private: bool) -> str | _NoPage:
     # Imported here because most sessions fetch nothing, and it takes longer than everything else at the start.
     import httpx
 
@@ -206,9 +218,11 @@ def _page(url: str, limit: int, *, private: bool) -> str | None:
         with httpx.Client(timeout=FETCH_SECONDS, trust_env=False, follow_redirects=False) as client:
             for _ in range(_REDIRECTS + 1):
                 parts = urlsplit(url)
+                if parts.scheme not in {"http", "https"} or not parts.hostname:
+                    return _NoPage("it is not an address of the web")
                 address = _address(parts, private=private)
                 if address is None:
-                    return None
+                    return _NoPage("it lies in a private network")
                 # The request goes to the address that was checked, so that the name cannot lead elsewhere meanwhile.
                 target = httpx.URL(url).copy_with(host=address)
                 extensions: dict[str, Any] = {"sni_hostname": parts.hostname or ""}
@@ -216,20 +230,22 @@ def _page(url: str, limit: int, *, private: bool) -> str | None:
                     if response.status_code in _REDIRECTED and "location" in response.headers:
                         url = urljoin(url, response.headers["location"])
                         continue
-                    return _text(response.iter_bytes(), limit, deadline) if response.is_success else None
-    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError):
-        return None
-    return None
+                    if not response.is_success:
+                        return _NoPage(f"the server answered {response.status_code}")
+                    return _text(response.iter_bytes(), limit, deadline)
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
+        return _NoPage(" ".join(str(error).split())[:_LINE_CHARS] or type(error).__name__)
+    return _NoPage(f"it was redirected more than {_REDIRECTS} times")
 
 
-def _text(chunks: Iterator[bytes], limit: int, deadline: float) -> str | None:
+def _text(chunks: Iterator[bytes], limit: int, deadline: float) -> str | _NoPage:
     data = b""
     for chunk in chunks:
         data += chunk[: limit - len(data)]
         if len(data) >= limit:
             break
         if monotonic() > deadline:
-            return None
+            return _NoPage(f"it took more than {FETCH_SECONDS:g} seconds")
     return data.decode("utf-8", "replace")
 
 
@@ -241,8 +257,6 @@ def _host(parts: SplitResult) -> str:
 
 def _address(parts: SplitResult, *, private: bool) -> str | None:
     """Return an address of the host; `None` if it has none, or any of its addresses is private and that is not allowed."""
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        return None
     port = parts.port or (443 if parts.scheme == "https" else 80)
     found = [str(entry[4][0]) for entry in socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)]
     if not found or (not private and not all(ipaddress.ip_address(name.partition("%")[0]).is_global for name in found)):

@@ -17,7 +17,8 @@ _WORD: Final = re.compile(r"[\w-]+")
 _FENCE: Final = re.compile(r"\s*```\w*\n|\s*```\s*$")
 # How the formats of models mark a call: `<tool_call>`, `<|tool_call_begin|>`, `<function=x>`, `<invoke …>`, `[TOOL_CALLS]`, and others.
 _MARK: Final = re.compile(
-    r"<\W{0,2}[\w:.-]*(?:tool|function|invoke)[^<>\n]{0,80}>|\[TOOL_\w+\]|\bto=functions\.|^Action:[ \t]", re.IGNORECASE | re.MULTILINE
+    r"<\W{0,2}[\w:.-]*(?:tool(?:s|use|calls?)?|functions?|invoke)(?![a-z])[^<>\n]{0,80}>|\[TOOL_\w+\]|\bto=functions\.|^Action:[ \t]",
+    re.IGNORECASE | re.MULTILINE,
 )
 
 
@@ -46,7 +47,8 @@ def written_call(text: str, schemas: Mapping[str, bytes]) -> WrittenCall | None:
         marked = end[mark.start() :]
         for named, given in (*_objects(marked, is_marked=True), *_tags(marked, is_marked=True)):
             for name in named & parameters.keys():
-                if parameters[name].required <= given & parameters[name].known:
+                ours = given & parameters[name].known
+                if parameters[name].required <= ours and (ours or not given):
                     return WrittenCall(name, plainly=True)
     bare = _FENCE.sub("", end)
     for named, given in (*_objects(end), *_tags(end), *_expressions(bare)):

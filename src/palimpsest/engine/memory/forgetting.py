@@ -15,11 +15,14 @@ from palimpsest.memory.index_text import index_of
 from palimpsest.memory.note import Author, Note
 from palimpsest.memory.note_file import encode_note
 from palimpsest.memory.weighing.erasing import Erasure, erasure_of, said_by, without_links, without_supports
+from palimpsest.memory.weighing.proposed_rules import cases_of
 from palimpsest.stores.notes.folder import INDEX_FILE, SUMMARY_FILE, NoteFolder, NoteWriter, digest_of
 from palimpsest.stores.notes.forgetting import NoteRemoval, PendingForget, Rewrite, generated_files, text_of_file
 
 # Lines that every summary has.
 SUMMARY_LINES: Final = frozenset({"v1", "## User profile", "## Preferences", "## General tips", "## What is in memory"})
+# Lines of two-stage memory that stand in every file of their kind.
+STAGE_LINES: Final = SUMMARY_LINES | {"## User Profile", "## User preferences", "## What's in Memory", "# Raw Memories"}
 SKILL_FILE: Final = "SKILL.md"
 _REASON: Final = "what it stood for was forgotten"
 
@@ -76,9 +79,10 @@ class NoteForgetting:
         names = frozenset(pending.names)
         notes = notes_of(self._folder.read(), self._clock)
         gone = [note for note in notes.all() if note.name in names]
-        erasure = erasure_of(
-            gone, (note for note in notes.active.values() if note.name not in names and not names.intersection(note.stands_for))
-        )
+        rules = [note for note in notes.active.values() if note.level == "rule"]
+        cases = (case for rule in rules for case in cases_of(rule, {}, notes.past.values()))
+        kept = (*notes.active.values(), *cases)
+        erasure = erasure_of(gone, (note for note in kept if note.name not in names and not names.intersection(note.stands_for)))
         with self._folder.logged() as writer:
             events = self._rewritten(writer, names, notes, erasure)
             left = notes_of(self._folder.read(hidden=names), self._clock)
@@ -124,16 +128,38 @@ class NoteForgetting:
         home = HomeRemoval(own.parent, own)
         home.clean_scopes(cleaning)
         home.clean_jobs(RemovedSessions(sessions, is_trace))
+        self._clean_stages(own.parent, erasure, sessions)
+
+    def _clean_stages(self, memory: Path, erasure: Erasure, sessions: frozenset[str]) -> None:
+        """Remove from two-stage memory the summaries of the sessions, and lines that repeat a note; the next run writes its files again."""
+        from palimpsest.engine.memory.stage_folder import StageFolder  # few forget, and a start is measured in milliseconds
+        from palimpsest.memory.stages.handbook import NOTES, SUMMARIES, session_of, without_threads
+
+        for root in ("memories", "memories_v2"):
+            folder = StageFolder(memory / root)
+            if not folder.folder.is_dir():
+                continue
+            there = folder.read()
+            kept: dict[str, str] = {}
+            for path, text in there.items():
+                is_gone = path.startswith(f"{SUMMARIES}/") and session_of(text) in sessions
+                if is_gone or (path.startswith(f"{NOTES}/") and Path(path).stem in erasure.names):
+                    continue
+                kept[path] = erasure.removed_from(without_threads(text, sessions), STAGE_LINES, only_repeated=True)
+            folder.replace(kept, there)
 
     def _rewritten(
         self, writer: NoteWriter, names: frozenset[str], notes: Notes, erasure: Erasure
     ) -> tuple[NoteSaved | NoteForgotten, ...]:
         """Rewrite or drop notes that stood for forgotten ones, and remove the links to them from all others."""
         events: list[NoteSaved | NoteForgotten] = []
-        changed = {each.old.name: each for each in without_supports(names, notes.active.values())}
+        changed = {each.old.name: each for each in without_supports(names, notes.active.values(), notes.past.values())}
         for each in changed.values():
             if each.new is None:
                 events.append(self._dropped(writer, each.old, erasure))
+                for case in each.cases:
+                    events.append(self._saved(writer, without_links(case, names)))
+                    writer.delete("past", f"{case.name}@{case.rev - 1}")
             else:
                 events.append(self._saved(writer, without_links(each.new, names)))
         for note in notes.all():

@@ -1,6 +1,5 @@
 """The background jobs of memory in one session, as its settings and its profile want them."""
 
-import os
 from pathlib import Path
 from typing import Final
 
@@ -20,8 +19,8 @@ _CLAUDE_FOLDER: Final = "session-memory/config"
 def memory_jobs(memory: SessionMemory, *, goes_on: bool = True) -> tuple[Job, ...]:
     """Return the jobs of memory of an agent; none in a sub-agent, and none under a profile without memory.
 
-    In a session that ends with its turn (`goes_on` is false) there are only those that need no model: the others would be cancelled at
-    once, and the pipeline reads the session later.
+    In a session that ends with its turn (`goes_on` is false) there are only those that need no model, unless the profile finishes them:
+    the others would be cancelled at once, and the pipeline reads the session later.
     """
     agent = memory.agent
     names = memory_job_names(memory.config, agent.session.profile, goes_on=goes_on)
@@ -43,18 +42,41 @@ def memory_job_names(config: MemoryConfig, profile: Profile, *, goes_on: bool = 
     """Return the names of the jobs of memory that the settings and a profile turn on, in the order in which they start."""
     if not config.use:
         return ()
-    asks = goes_on and config.jobs == "auto"
+    may_end = goes_on or profile.memory.finishes
+    asks = may_end and config.jobs == "auto"
     # Notes that were asked for by name get a run that says why there are none.
-    notes = (asks and config.running_notes != "off") or (goes_on and config.running_notes == "on")
+    notes = (asks and config.running_notes != "off") or (may_end and config.running_notes == "on")
     wanted = (
         ("remember", profile.memory.remembers),
         ("extract_notes", profile.memory.extracts and asks and config.extract_every > 0),
         ("running_notes", profile.memory.takes_notes and notes),
-        ("note_uses", profile.notes.head != "nothing"),
+        ("note_uses", profile.notes.head != "nothing" and profile.notes.folder == "home"),
         ("past_sessions", profile.notes.head != "nothing" and goes_on),
-        ("pipeline", profile.memory.summarises and asks and config.sessions_per_start > 0),
+        ("pipeline", _reads_finished(config, profile, goes_on=goes_on)),
     )
     return tuple(name for name, is_on in wanted if is_on)
+
+
+def stage_notices(memory: SessionMemory | None, *, goes_on: bool) -> tuple[str, ...]:
+    """Return what the start of a session says of two-stage memory before a model is asked; nothing if it is off."""
+    if memory is None or memory.agent.session.log.opened.opener is not None:
+        return ()
+    profile = memory.agent.session.profile
+    stages = profile.memory.stages
+    if stages is None or not _reads_finished(memory.config, profile, goes_on=True):
+        return ()
+    from palimpsest.engine.memory.stages.job import stage_notice  # off by default, and a start is measured in milliseconds
+
+    waits = "" if goes_on else f"; the end waits for at most {memory.config.end_seconds:g} seconds (memory.end_seconds)"
+    return (f"{stage_notice(memory, stages)}{waits}",)
+
+
+def _reads_finished(config: MemoryConfig, profile: Profile, *, goes_on: bool) -> bool:
+    """Whether finished sessions are read: in two stages from every start on, else beside a session that goes on."""
+    rules = profile.memory
+    if not rules.summarises or config.jobs != "auto" or not config.sessions_per_start:
+        return False
+    return goes_on if rules.stages is None else rules.stages.sessions > 0
 
 
 def _statements(memory: SessionMemory, _: Path) -> Job:
@@ -63,16 +85,31 @@ def _statements(memory: SessionMemory, _: Path) -> Job:
     return NoteStatements(lambda: memory.memories)
 
 
-def _extraction(memory: SessionMemory, home: Path) -> Job:
+def _extraction(memory: SessionMemory, home: Path) -> Job | None:
     from palimpsest.engine.memory.session_jobs.budget import DayBudget
     from palimpsest.engine.memory.session_jobs.extraction import ExtractNotes
 
     budget = DayBudget(home / "memory", memory.home.clock, memory.config)
     workspace = memory.agent.toolbox.workspace
-    return ExtractNotes(lambda: memory.memories, budget, memory.config, workspace.root, home / "memory", workspace.extra)
+    if not memory.in_files:
+        return ExtractNotes(lambda: memory.memories, budget, memory.config, workspace.root, home / "memory", workspace.extra)
+    if memory.topics is None:
+        return None
+    from palimpsest.engine.memory.session_jobs.file_extraction import FileExtraction
+
+    fork = FileExtraction(memory.agent, memory.topics, budget, memory.config.model)
+    fork.grant()
+    return ExtractNotes(
+        lambda: memory.memories, budget, memory.config, workspace.root, memory.topics.path, workspace.folders[1:], by_files=fork.steps
+    )
 
 
 def _pipeline(memory: SessionMemory, _: Path) -> Job:
+    stages = memory.agent.session.profile.memory.stages
+    if stages is not None:
+        from palimpsest.engine.memory.stages.job import start_stages
+
+        return start_stages(memory, stages)
     from palimpsest.engine.memory.pipeline.background import start_pipeline  # SQLite; as above
 
     return start_pipeline(memory)
@@ -118,10 +155,7 @@ def _running_notes(memory: SessionMemory, home: Path) -> Job | None:
     if not isinstance(files, ResultFiles):
         return None
     budget = DayBudget(home / "memory", memory.home.clock, memory.config)
+    from palimpsest.engine.memory.topics.place import claude_folder
+
     folders = (home / _OWN_FOLDER, *((claude_folder() / _CLAUDE_FOLDER,) if session.profile.program == "claude-code" else ()))
     return TakeNotes(budget, memory.config, lambda: session.profile, files.folder / FILE, folders)
-
-
-def claude_folder() -> Path:
-    """Return the folder of Claude Code's settings."""
-    return Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")

@@ -2,23 +2,19 @@
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Final
 
 from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput
-from palimpsest.core.format.texts import iso_time
 from palimpsest.core.items import Value
 from palimpsest.core.ports import Clock
-from palimpsest.memory.note import WISHES, Note, check_note
+from palimpsest.memory.note import BY_HAND, TEAMMATE, WISHES, Note, check_note, time_of
 from palimpsest.memory.note_file import decode_note, from_claude
-from palimpsest.memory.weighing.importance import time_of
+from palimpsest.memory.reading import iso_time
 from palimpsest.stores.notes.folder import NoteFiles, digest_of
 
-# Whom a note of another person is about if it says only `user`.
-TEAMMATE: Final = ("teammate", "team")
 # A note of which only the short form is there was written by a person at a time that no event states.
-_NO_TIME, _BY_HAND = "1970-01-01T00:00:00Z", "hand:0"
+_NO_TIME, _BY_HAND = "1970-01-01T00:00:00Z", f"{BY_HAND}:0"
 
 
 class Notes(Value, frozen=True):
@@ -78,12 +74,7 @@ def as_saved(note: Note, *, is_shared: bool) -> Note:
 
 def iso_now(clock: Clock) -> str:
     """Return the time now as notes state it."""
-    return iso_of(clock.now())
-
-
-def iso_of(milliseconds: int) -> str:
-    """Return a time in milliseconds since 1970 as notes state it."""
-    return iso_time(milliseconds, "seconds")
+    return iso_time(clock.now())
 
 
 def _of_repository(note: Note, clock: Clock) -> Note:

@@ -13,14 +13,16 @@ from palimpsest.core.events import Event, NoteForgotten, NoteSaved
 from palimpsest.core.ports import Clock
 from palimpsest.core.redaction import redact
 from palimpsest.engine.memory.forgetting import NoteForgetting, neutral_name
-from palimpsest.engine.memory.note_reading import Notes, as_saved, iso_now, iso_of, notes_of
+from palimpsest.engine.memory.note_reading import Notes, as_saved, iso_now, notes_of
 from palimpsest.memory.changes import AcceptedChange, Memory, RefusedChange, Tombstone, name_digest
 from palimpsest.memory.index_text import index_of
-from palimpsest.memory.note import Author, Note, check_note, redacted
+from palimpsest.memory.note import LOG_PREFIX, Author, Note, check_note, redacted, time_of
 from palimpsest.memory.note_file import encode_note, fitting
-from palimpsest.memory.weighing.importance import time_of
+from palimpsest.memory.reading import iso_time
+from palimpsest.memory.weighing.proposed_rules import brought_back, cases_of, without_corrected
 from palimpsest.stores.notes.folder import (
     INDEX_FILE,
+    PAST,
     RECALL_FILE,
     SUMMARY_FILE,
     TOMBSTONES,
@@ -35,7 +37,6 @@ from palimpsest.stores.notes.scopes import write_ignore_file
 NoteEvent: TypeAlias = NoteSaved | NoteForgotten
 Propose: TypeAlias = Callable[[Memory, str], AcceptedChange | RefusedChange]
 """Returns a change of the notes as they are now; the text is the id of the event that will record the first note it saves."""
-LOG_PREFIX: Final = "memory."
 _DAY_MS: Final = 86_400_000
 _stones = msgspec.json.Decoder(Tombstone)
 
@@ -156,9 +157,13 @@ class Notebook:
             self._picked_up(writer)
             notes = self.notes()
             versions = [note for note in notes.past.values() if note.name == name]
+            if not versions and name in notes.active and notes.active[name].level == "rule":
+                return self._undo_rule(writer, notes.active[name], notes, by)
             if not versions:
                 raise BadInput(f"there is no past version of {name[:80]!r}", where=self.scope)
             old = max(versions, key=lambda note: note.rev)
+            if (rule := notes.active.get(old.superseded_by.partition("@")[0])) is not None and rule.level == "rule":
+                return self._undo_rule(writer, rule, notes, by)
             successor = notes.active.get(old.superseded_by.partition("@")[0], notes.active.get(name))
             newest = max(note.rev for note in (*versions, *notes.active.values()) if note.name == name)
             back = replace(old, status="active", superseded_by="", valid_to="" if successor is not None else old.valid_to, rev=newest + 1)
@@ -176,6 +181,24 @@ class Notebook:
                 undone = replace(successor, status="retracted", superseded_by=back.revision)
                 events.append(self._retired(writer, undone, by, f"undone: {name} holds again"))
             self._write_index(writer)
+        return tuple(events)
+
+    def _undo_rule(self, writer: NoteWriter, rule: Note, notes: Notes, by: Author) -> tuple[NoteEvent, ...]:
+        """Bring back the notes whose place a rule took, and retract the rule."""
+        events: list[NoteEvent] = []
+        for case in cases_of(rule, {}, notes.past.values()):
+            back = brought_back(case)
+            text = encode_note(as_saved(back, is_shared=self.is_shared))
+            restored = NoteSaved(self.scope, back.name, back.rev, digest_of(text), by, "undone", back.evidence)
+            if case.name not in notes.active:
+                writer.restore(case.name, case.revision, text, restored)
+                events.append(restored)
+        if not events:
+            raise BadInput(f"the notes in whose place {rule.name!r} stands are gone", where=self.scope)
+        # The link says that it was undone, so that it is not proposed again from the same notes.
+        undone = replace(rule, status="retracted", superseded_by=f"{events[0].name}@{events[0].rev}")
+        events.append(self._retired(writer, undone, by, "undone: the notes in whose place it stood hold again"))
+        self._write_index(writer)
         return tuple(events)
 
     def promote(self, name: str, by: Author = "user") -> tuple[NoteEvent, ...]:
@@ -276,7 +299,7 @@ class Notebook:
         for event in self._folder.history():
             match event.body:
                 case NoteForgotten(name=name, how="retracted", by=who, evidence=evidence) if who != "consolidate" and evidence:
-                    found[name] = Tombstone(iso_of(event.at), who, evidence)
+                    found[name] = Tombstone(iso_time(event.at), who, evidence)
                 case NoteSaved(name=name):
                     found.pop(name, None)
                 case _:
@@ -284,7 +307,10 @@ class Notebook:
         yield from found.values()
 
     def _applied(self, writer: NoteWriter, change: AcceptedChange, by: Author) -> tuple[NoteEvent, ...]:
-        change = _with_new_revisions(change, self.notes())
+        notes = self.notes()
+        if by != "consolidate":
+            change = _with_rules(change, notes)
+        change = _with_new_revisions(change, notes)
         # A past version of a note that goes on under its name is kept before the new version takes its place.
         going_on = {note.name for note in change.saved}
         for note in change.past:
@@ -292,6 +318,12 @@ class Notebook:
                 writer.keep_past(note.revision, encode_note(fitting(redacted(note))))
         saved = tuple(self._saved(writer, note, by, change.reason) for note in change.saved)
         retired = tuple(self._retired(writer, note, by, change.reason) for note in change.past if note.name not in going_on)
+        left = {note.name for note in change.past if note.level == "rule"}
+        for note in change.saved:
+            before = notes.past.get(f"{note.name}@{note.rev - 1}")
+            if note.name not in notes.active and before is not None and before.superseded_by.partition("@")[0] in left:
+                # It holds again, as it did before the rule took its place.
+                writer.delete(PAST, before.revision)
         self._write_index(writer)
         return (*saved, *retired)
 
@@ -363,6 +395,25 @@ class Notebook:
         writer.write_generated(INDEX_FILE, index_of(notes.active.values()).text)
 
 
+def _with_rules(change: AcceptedChange, notes: Notes) -> AcceptedChange:
+    """Return the change with the rules that have a case which it corrects; the note that corrects the case names it."""
+    touched = {note.name for note in (*change.saved, *change.past)}
+    rules = {name: note for name, note in notes.active.items() if note.level == "rule" and name not in touched}
+    steps = without_corrected(change.saved, rules, tuple(notes.past.values()))
+    if not steps:
+        return change
+    cases = {case.name: case for rule in rules.values() for case in cases_of(rule, {}, notes.past.values())}
+    saved = [
+        replace(note, supersedes=(*note.supersedes, cases[note.name].revision)) if note.name in cases else note for note in change.saved
+    ]
+    past = [replace(cases[note.name], superseded_by=note.revision) for note in change.saved if note.name in cases]
+    return AcceptedChange(
+        (*saved, *(note for step in steps for note in step.saved)),
+        (*change.past, *past, *(note for step in steps for note in step.past)),
+        change.reason,
+    )
+
+
 def _with_new_revisions(change: AcceptedChange, notes: Notes) -> AcceptedChange:
     """Return the change with notes that take up the name of a past one numbered after it, so that no past version is overwritten."""
     renamed: dict[str, str] = {}
@@ -377,5 +428,5 @@ def _with_new_revisions(change: AcceptedChange, notes: Notes) -> AcceptedChange:
 
 
 def _edited(note: Note, at: int) -> Note:
-    when = iso_of(at)
+    when = iso_time(at)
     return replace(note, by="user", trust="stated", when=when if time_of(when) > time_of(note.when) else note.when)

@@ -12,6 +12,7 @@ from palimpsest.engine.memory.session_memory import SessionMemory
 from palimpsest.profiles.profile import Profile
 
 if TYPE_CHECKING:
+    from palimpsest.engine.memory.recall.file_prompt import FilePrompt
     from palimpsest.engine.memory.recall.forgetting import HidesForgotten
     from palimpsest.engine.memory.recall.notes.prompt import NotePrompt
     from palimpsest.engine.memory.recall.querying import MemorySearch
@@ -35,11 +36,23 @@ def memory_search(memory: SessionMemory) -> "Callable[[], MemorySearch]":
 def stated_notes(memory: SessionMemory) -> Mapping[str, str]:
     """Return what the context states of the notes, by the key of its source; nothing if there are none. It reads files."""
     session = memory.agent.session
+    if memory.in_files:
+        return _stated_files(memory)
     if not memory.is_used() or session.profile.notes.head == "nothing":
         return {}
     from palimpsest.engine.memory.recall.head import head_texts  # a session without notes needs none of it
 
     return head_texts(memory, session.profile.notes, session.log.view)
+
+
+def _stated_files(memory: SessionMemory) -> Mapping[str, str]:
+    """Return the index of notes that are plain files, and how to use them: from the first session on, and not for a sub-agent."""
+    session = memory.agent.session
+    if memory.topics is None or session.profile.notes.folder == "home" or session.log.opened.opener is not None:
+        return {}
+    from palimpsest.engine.memory.file_statements import file_texts  # one profile needs it
+
+    return file_texts(memory.topics)
 
 
 class HidesForgottenNotes:
@@ -66,8 +79,14 @@ class HidesForgottenNotes:
 
 
 def recall_problems(memory: SessionMemory | None) -> tuple[str, ...]:
-    """Return what the user should know about recall: embeddings are wanted, and the extra is missing."""
-    if memory is None or not memory.config.recall_embeddings:
+    """Return what the user should know about memory: what it lacks, and what it asks of a model if its notes are plain files."""
+    if memory is None:
+        return ()
+    if memory.in_files:
+        from palimpsest.engine.memory.file_statements import file_notices
+
+        return file_notices(memory)
+    if not memory.config.recall_embeddings:
         return ()
     from palimpsest.providers.embedding import MISSING, is_installed  # few settings ask for it
 
@@ -84,13 +103,13 @@ class NoteRecall:
 
     def __init__(self, memory: SessionMemory) -> None:
         self._memory = memory
-        self._prompt: NotePrompt | None = None
+        self._prompt: NotePrompt | FilePrompt | None = None
         self._has_failed = False
         self._preparing: Thread | None = None
 
     def prepare(self) -> None:
-        """Load the index of the notes in a thread, so that the first prompt does not wait for it; nothing if there never were notes."""
-        if self._memory.is_used() and self._memory.agent.session.profile.notes.head != "nothing":
+        """Load the index of the notes in a thread, so that the first prompt does not wait for it; nothing if there is none."""
+        if not self._memory.in_files and self._memory.is_used() and self._memory.agent.session.profile.notes.head != "nothing":
             self._preparing = Thread(target=self._prepared, name="load notes", daemon=True)
             self._preparing.start()
 
@@ -125,8 +144,15 @@ class NoteRecall:
         if recalled is not None:
             session.log.append(recalled)
 
-    def _made(self) -> "NotePrompt | None":
+    def _made(self) -> "NotePrompt | FilePrompt | None":
         """Return what finds notes, once there are any."""
+        if self._memory.in_files:
+            if self._memory.topics is None:
+                return None
+            from palimpsest.engine.memory.recall.file_prompt import FilePrompt
+
+            self._prompt = FilePrompt(self._memory, self._memory.topics)
+            return self._prompt
         if not self._memory.has_notes():
             return None
         from palimpsest.engine.memory.recall.notes.index import note_index  # a session without notes needs no ranking

@@ -10,10 +10,11 @@ from palimpsest.tools.tool import AgentTool, ToolOutput
 def memory_tools(memory: SessionMemory | None) -> tuple[AgentTool, ...]:
     """Return `remember`, or with the setting `memory.tool` the tool `memory` in its place; none without memory, and none for a sub-agent.
 
+    Notes that are plain files need none: the model has tools for files.
     Two tools for one thing would cost tokens in each request. What a sub-agent learns goes into its report, and its parent decides what
     to keep.
     """
-    if memory is None or memory.agent.session.log.opened.opener is not None:
+    if memory is None or memory.in_files or memory.agent.session.log.opened.opener is not None:
         return ()
     return (_memory_tool(memory),) if memory.config.tool else (remember_tool(_Keeper(memory)),)
 

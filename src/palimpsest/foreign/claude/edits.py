@@ -9,7 +9,8 @@ from palimpsest.core.view import View
 from palimpsest.foreign.claude.events import EventBuilder, line_event
 from palimpsest.foreign.claude.path import ConversationPath, LineGroup, SourceLine
 from palimpsest.foreign.reading.transcript import ImportContext, ReadEvent
-from palimpsest.wire.json_reading import Json, number, table_at, text
+from palimpsest.wire.compaction import fold_into_block, is_compaction
+from palimpsest.wire.json_reading import Json, number, table_at, tables_at, text
 
 BY = "claude-code"
 CLEARED = "[Old tool result content cleared]"
@@ -88,6 +89,21 @@ def mask_event(source_line: SourceLine, results: dict[str, str], path: Conversat
         return ViewEdited(tuple(edits), BY, trigger, "before_call", tokens_before, tokens_before - saved_tokens) if edits else None
 
     return ReadEvent(build, source_line.at, f"{source_line.key}~mask")
+
+
+def compaction_event(group: LineGroup) -> Iterator[ReadEvent]:
+    """The fold that a compaction block in a reply stands for: the provider read nothing of what came before it."""
+    blocks = [block for line in group.lines for block in tables_at(table_at(line.json, "message"), "content")]
+    if not any(text(block, "type") == "compaction" for block in blocks):
+        return
+
+    def build(context: ImportContext) -> Body | None:
+        items, own = context.view.items, frozenset(context.item_ids(group.key))
+        place = next((place for place, item in enumerate(items) if item.id in own and is_compaction(item.content)), 0)
+        edit = fold_into_block(items, place)
+        return None if edit is None else ViewEdited((edit,), "anthropic", "the provider compacted by itself", "after_call")
+
+    yield ReadEvent(build, group.lines[-1].at, f"{group.key}~compaction")
 
 
 def preserved_lines(boundary: Json, path: ConversationPath) -> Iterator[tuple[str, LineGroup]]:

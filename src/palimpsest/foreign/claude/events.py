@@ -25,6 +25,7 @@ from palimpsest.core.events import (
     Usage,
     UserSaid,
 )
+from palimpsest.core.events.calls import UsageBeside
 from palimpsest.core.items import Content, Text, ToolResult, text_of
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.claude.blocks import PLACEHOLDER, take_blocks
@@ -34,7 +35,7 @@ from palimpsest.foreign.reading.files import raw_of
 from palimpsest.foreign.reading.importing import session_id
 from palimpsest.foreign.reading.opening import read_regular
 from palimpsest.foreign.reading.transcript import DeferredBody, ImportContext, ReadEvent
-from palimpsest.wire.anthropic.decode import decode_usage
+from palimpsest.wire.anthropic.decode import decode_usage, split_usage
 from palimpsest.wire.json_reading import Json, is_json, number, table_at, tables_at, text
 
 FORMAT = "claude"
@@ -115,7 +116,7 @@ class EventBuilder:
         first, last = group.lines[0], group.lines[-1]
         message = table_at(last.json, "message")
         model = text(message, "model")
-        usage = Usage()
+        usage, beside = Usage(), tuple[UsageBeside, ...]()
         if model == SYNTHETIC:
             model = ""
             if last.json.get("isApiErrorMessage") is True or text(last.json, "error"):
@@ -123,14 +124,14 @@ class EventBuilder:
                 failed = Failed("call", text(last.json, "error") or "api_error", texts, by="claude-code")
                 yield ReadEvent(failed, first.at, f"{first.key}~failed")
         elif group.is_first:
-            usage = _usage(group.lines)
+            usage, beside = _usage(group.lines)
             at, shape = self.requests.get(text(first.json, "requestRef"), (first.at, ""))
             started = CallStarted(model, "anthropic", tools=self.tools.get(shape, ""))
             yield ReadEvent(started, at, f"{first.key}~call")
         messages = [table_at(source_line.json, "message") for source_line in group.lines]
         contents = [take_blocks(each, "assistant", model, self._blobs) for each in messages]
         stop = next((found for each in reversed(messages) if (found := text(each, "stop_reason"))), "")
-        body = ModelReplied((), usage=usage, stop=stop, model=model, message=text(message, "id"))
+        body = ModelReplied((), usage=usage, stop=stop, model=model, message=text(message, "id"), beside=beside)
         yield ReadEvent(_reply_body(body, contents, group.lines), last.at, group.key, line=stored_lines(*group.lines))
 
     def user(self, source_line: SourceLine) -> Iterator[ReadEvent]:
@@ -235,19 +236,22 @@ def _reply_body(body: ModelReplied, contents: list[list[Content]], lines: Sequen
     def build(context: ImportContext) -> Body:
         recorded = max((index + 1 for index, source_line in enumerate(lines[:-1]) if context.item_ids(source_line.key)), default=0)
         parts = tuple(part for each in contents[recorded:] for part in each)
-        return msgspec.structs.replace(body, parts=parts, usage=Usage() if recorded else body.usage)
+        return msgspec.structs.replace(body, parts=parts, usage=Usage() if recorded else body.usage, beside=() if recorded else body.beside)
 
     return build
 
 
-def _usage(lines: Sequence[SourceLine]) -> Usage:
-    """The usage with the most output tokens of a reply, usually that of the last line."""
+def _usage(lines: Sequence[SourceLine]) -> tuple[Usage, tuple[UsageBeside, ...]]:
+    """The usage with the most output tokens of a reply, usually that of the last line, and what was billed beside it."""
     best = Usage()
+    most: Json = {}
     for source_line in lines:
-        usage = decode_usage(table_at(table_at(source_line.json, "message"), "usage"))
-        if usage.total and usage.output >= best.output:
-            best = usage
-    return best
+        reported = table_at(table_at(source_line.json, "message"), "usage")
+        usage = decode_usage(reported)
+        if (usage.total or tables_at(reported, "iterations")) and usage.output >= best.output:
+            best, most = usage, reported
+    shown, beside, _ = split_usage(most)
+    return shown, beside
 
 
 def _rendered(line: Json) -> tuple[str, ...]:

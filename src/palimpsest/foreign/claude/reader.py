@@ -10,7 +10,7 @@ from palimpsest.core.events import Body, ChildOpened, ContextStated, FilesSnapsh
 from palimpsest.core.items import Text
 from palimpsest.core.ports import Blobs
 from palimpsest.foreign.claude.blocks import take_blocks
-from palimpsest.foreign.claude.edits import fold_event, folds_without_summary, mask_event, preserved_lines
+from palimpsest.foreign.claude.edits import compaction_event, fold_event, folds_without_summary, mask_event, preserved_lines
 from palimpsest.foreign.claude.events import FORMAT, EventBuilder, line_event, note_event
 from palimpsest.foreign.claude.path import ConversationPath, LineGroup, SourceLine
 from palimpsest.foreign.claude.speakers import PromptQueue, copied_from, result_keys, speaker
@@ -118,7 +118,10 @@ class TranscriptReader:
         source_line = group.lines[0]
         match group.kind:
             case "reply":
+                # A reply is taken in as it is read, so that its blocks are looked at first.
+                compacted = tuple(compaction_event(group))
                 yield from self._builder.reply(group)
+                yield from compacted
             case "text" if source_line.json.get("type") == "system":
                 yield from self._builder.local_command(source_line)
             case "result" | "text":

@@ -39,7 +39,7 @@ def write_request(
     name = model or view.model or _DEFAULT_MODELS[wire]
     if not model:
         all_cards = _with_card_for(name, all_cards, wire)
-    return next_request(view, fetch, all_cards, wire=wire, model=name)
+    return next_request(view, fetch, all_cards, wire=wire, model=name, log=log)
 
 
 def whole_view(log: Log, path: Path | None = None) -> View:

@@ -22,6 +22,7 @@ from palimpsest.core.events import (
     ModelReplied,
     ModelSwitched,
     NotesTaken,
+    Noticed,
     ProfileChanged,
     Recalled,
     Rewound,
@@ -252,6 +253,8 @@ class _TurnBuilder:
                 return f"the mode is now {body.mode}", ""
             case NotesTaken() as body:
                 return f"notes were taken up to event {body.covers}", body.text
+            case Noticed() as body:
+                return f"the user was told by {body.by}", body.text
             case ChildOpened() as body:
                 return f"a sub-agent began: session {body.session}", body.role
             case ChildEnded() as body:

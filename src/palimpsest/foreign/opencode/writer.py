@@ -10,7 +10,7 @@ import msgspec
 from msgspec import structs
 
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.events import Interrupted, ModelReplied, Titled, ToolReturned, Usage, UserTyped
+from palimpsest.core.events import Interrupted, ModeChanged, ModelReplied, Titled, ToolReturned, Usage, UserTyped
 from palimpsest.core.items import (
     MODEL_KINDS,
     Content,
@@ -39,7 +39,9 @@ from palimpsest.wire.encoding.tools import arguments_object
 from palimpsest.wire.json_reading import Json
 
 VERSION = "1.18.33"
-_AGENT = "build"
+_AGENT, _PLANNER = "build", "plan"
+# OpenCode adds the reminders of its modes to each request by itself.
+_ITS_OWN = "mode_reminder "
 # As in a request that would begin with the assistant.
 _BEGIN_TEXT = "Go on."
 _NO_MODEL = "unknown"
@@ -77,7 +79,8 @@ class _ViewWriter:
         self.session, self.cwd, self.at = session, cwd, 0
         self._log, self._blobs = log, blobs
         self._model = log.opened.model or log.view.model or _NO_MODEL
-        self._items = [item for item in log.view.items if shown(item) is not None]
+        self._items = [item for item in log.view.items if shown(item) is not None and not item.source.startswith(_ITS_OWN)]
+        self._modes = [(event.seq, event.body.mode) for event in log.events() if isinstance(event.body, ModeChanged)]
         pairs = list(pairs_of(self._items))
         self._results = {call.id: result for call, result in pairs}
         self._ids = FileIds((item for pair in pairs for item in pair), partial(valid_call_id, rule="any"))
@@ -99,12 +102,17 @@ class _ViewWriter:
             if kind == "assistant":
                 yield from self._reply(seq, list(items))
             else:
-                yield from self._user([part for item in items for part in self._user_parts(item)])
+                yield from self._user([part for item in items for part in self._user_parts(item)], seq)
         for seq in self._log.inbox:
             typed = self._log.event(seq)
             self.at = max(self.at + 1, typed.at)
             contents = typed.body.parts if isinstance(typed.body, UserTyped) else ()
-            yield from self._user([part for content in contents for part in self._part(content)])
+            yield from self._user([part for content in contents for part in self._part(content)], seq)
+
+    def _agent(self, seq: int) -> str:
+        """The agent of OpenCode that works as the session did at an event."""
+        mode = next((mode for changed, mode in reversed(self._modes) if changed < seq), "")
+        return _PLANNER if mode == _PLANNER else _AGENT
 
     def _row(self, prefix: str, number: int = 0, of: str = "") -> str:
         """The id of the current message, of a part of it, or of a file in the result `of` a call."""
@@ -117,13 +125,13 @@ class _ViewWriter:
         rows = [{"id": self._row("prt", number), **names, **part} for number, part in enumerate(parts, 1)]
         return {"info": {"id": message, "sessionID": self.session, **info}, "parts": rows}
 
-    def _user(self, parts: Sequence[Json]) -> Iterator[Json]:
+    def _user(self, parts: Sequence[Json], seq: int) -> Iterator[Json]:
         if parts:
             self._held = []
             self._parent = self._row("msg")
             provider, model = _provider_and_model(self._model)
             model_field = {"providerID": provider, "modelID": model}
-            yield self._message({"role": "user", "time": {"created": self.at}, "agent": _AGENT, "model": model_field}, parts)
+            yield self._message({"role": "user", "time": {"created": self.at}, "agent": self._agent(seq), "model": model_field}, parts)
 
     def _user_parts(self, item: Item) -> Iterator[Json]:
         content = shown(item)
@@ -167,7 +175,7 @@ class _ViewWriter:
             return
         if not self._parent:
             # A conversation that begins with the assistant is refused by the provider.
-            yield from self._user([{"type": "text", "text": _BEGIN_TEXT, "synthetic": True}])
+            yield from self._user([{"type": "text", "text": _BEGIN_TEXT, "synthetic": True}], seq)
             self.at += 1
         provider, model = _provider_and_model(sealed or self._model)
         usage = body.usage if isinstance(body, ModelReplied) else Usage()
@@ -177,8 +185,8 @@ class _ViewWriter:
             "parentID": self._parent,
             "modelID": model,
             "providerID": provider,
-            "mode": _AGENT,
-            "agent": _AGENT,
+            "mode": self._agent(seq),
+            "agent": self._agent(seq),
             "path": {"cwd": self.cwd, "root": self.cwd},
             "cost": 0,
             "tokens": _tokens(Usage(self._size) if self._size is not None and seq == self._last_reply else usage),

@@ -22,8 +22,8 @@ def split_halves(tokens: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
 
 
 _PRICING_TITLES: Final = {"cost_anthropic": "breakpoints, 5 min", "cost_anthropic_1h": "breakpoints, 1 h", "cost_openai": "automatic"}
-# Profiles that add our evidence block to the summaries of the program that they imitate.
-_WITH_EVIDENCE: Final = ("codex", "codex-0.166")
+# The setting that adds our evidence block to the summaries of the program that a profile imitates.
+_WITH_EVIDENCE: Final = "PAL_EVIDENCE=on"
 _EVIDENCE_NOTE: Final = "\\* With our evidence block beside its summaries, which the original does not have."
 
 _SHORTEST_NAME: Final = 8
@@ -146,12 +146,12 @@ def short_names(sessions: Mapping[str, str]) -> dict[str, str]:
 
 
 def _profile_name(row: ProfileRow) -> str:
-    return f"`{row.profile}` \\*" if row.profile in _WITH_EVIDENCE else f"`{row.profile}`"
+    return f"`{row.profile}` \\*" if _WITH_EVIDENCE in row.profile else f"`{row.profile}`"
 
 
 def _footnote(rows: Sequence[ProfileRow]) -> str:
     """Return the footnote for profiles that are marked with an asterisk, if there are any."""
-    return f"\n\n{_EVIDENCE_NOTE}" if any(row.profile in _WITH_EVIDENCE for row in rows) else ""
+    return f"\n\n{_EVIDENCE_NOTE}" if any(_WITH_EVIDENCE in row.profile for row in rows) else ""
 
 
 def _ratio_cell(value: float | None) -> str:

@@ -222,8 +222,8 @@ def _session_of(name: str, model: str, uses: Iterable[_Use]) -> Session:
 def _plan_seconds(session: Session) -> Iterator[float]:
     """Seconds of each policy of a profile: before a call with a full window, and at each moment with a window that is far from full."""
     for policy in session.profile.policies:
-        # A plan that folds is another bar.
-        if "before_call" in policy.moments and policy.name != "fold":
+        # A plan that folds is another bar; that of `compress` also encodes the whole conversation, to save it.
+        if "before_call" in policy.moments and policy.name not in ("fold", "compress"):
             yield _least_seconds(policy, session.situation("before_call"), _PLANS)
     session.switch(replace(session.card, window=3_000_000, input_limit=None))
     for policy in session.profile.policies:

@@ -31,11 +31,13 @@ from palimpsest.engine.calls.moments import compact
 from palimpsest.engine.calls.plans import carry_out_now
 from palimpsest.engine.environment import Environment, inline
 from palimpsest.engine.session import Session
+from palimpsest.engine.ways_back import name_whole
 from palimpsest.lab.outcome import KindScores, ProbeScores
 from palimpsest.lab.probes.phrases import NEXT_REPLIES
 from palimpsest.lab.probes.probes import Probe, next_probe, probes_of
 from palimpsest.lab.probes.score import ProbedText, RecordedTexts, answerable, model_text, score, visible
 from palimpsest.lab.simulation.simulated_requests import RealSummaries, SummaryProvider, simulated_encoder
+from palimpsest.policies.limiters.preview import PreviewLimiter
 from palimpsest.profiles.profile import Profile
 from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
@@ -138,7 +140,10 @@ def _as_recorded_by(session: Session, body: Body) -> Body:
         case ModelReplied():
             return structs.replace(body, call=None, usage=Usage())
         case ToolReturned():
-            return carry_out_now(session.profile.limiter(session.card)(body), session)
+            limiter = session.profile.limiter(session.card)
+            bounded = carry_out_now(limiter(body), session)
+            # As the agent shows it, which has the tool `recall`; other programs have none.
+            return name_whole(bounded) if isinstance(limiter, PreviewLimiter) else bounded
         case _:
             return body
 

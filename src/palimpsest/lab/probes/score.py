@@ -17,6 +17,7 @@ from palimpsest.core.items import Content, Item, Text, Thinking, ToolCall, ToolR
 from palimpsest.core.view import View, shown
 from palimpsest.lab.probes.phrases import NamedIn, is_bare_list, is_named_in
 from palimpsest.lab.probes.probes import KINDS, CommandOutcome, EditedFile, Fact, Kind, LastValue, Probe, QuotedText
+from palimpsest.tools.session.recall import SHORT_ADDRESS
 
 # Item ids as masks and folds write them.
 _ITEM_ID: Final = re.compile(r"(?:\bid |\(|^- |\buser |`recall` )(\d+\.\d+(?:\.\d+)?)(?=[\],:;) ]|$)", re.MULTILINE)
@@ -97,7 +98,7 @@ class RecordedTexts:
         text = "\n".join(visible_text.text for visible_text in visible(view, recorded_seqs)).replace("\\", "/")
         for item in view.items:
             blob = item.content.blob if isinstance(item.content, ToolResult) and item.mask is None else ""
-            key = _key(item.id, recorded_seqs) if blob and blob in text else None
+            key = _key(item.id, recorded_seqs) if blob and blob[:SHORT_ADDRESS] in text else None
             if key is not None:
                 found[key] = None
         for index in (self._read, self._written):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from palimpsest.core.edits import Loss
+from palimpsest.core.edits import Loss, ReasoningLost
 from palimpsest.core.events import Body, ContextStated, ModelReplied, Recalled, ToolReturned
 from palimpsest.core.events.event_items import items_of
 from palimpsest.core.format.texts import counted
@@ -118,7 +118,7 @@ def _edit_row(edit: ReplayedEdit, anchor: str, linked_events: frozenset[int]) ->
     named = "".join(_name_list(word, values) for word, values in (("paths", edit.loss.paths), ("commands", edit.loss.commands)))
     links = _event_links(edit.hides, anchor, linked_events)
     inner = f"{named}{f'<p>events {links}</p>' if links else ''}"
-    summary = _loss_summary(edit.loss, len(edit.hides))
+    summary = _loss_summary(edit.loss, len(edit.hides), edit.reasoning_lost)
     loss_cell = f"<details><summary>{summary}</summary>{inner}</details>" if inner else summary
     moment = f" · {snippet(edit.moment.replace('_', ' '), 40)}" if edit.moment else ""
     kind_cell = f"{edit.kind}<small>{snippet(edit.by, 40)}{moment}</small>"
@@ -136,9 +136,10 @@ def _survival_cell(survival: SurvivalShares) -> str:
     return f'<span title="{by_kind}">{percent(mean_survival(survival))}</span>'
 
 
-def _loss_summary(loss: Loss, events: int) -> str:
+def _loss_summary(loss: Loss, events: int, thinking: ReasoningLost | None) -> str:
+    blocks = 0 if thinking is None else thinking.blocks
     counts = ((events, "event"), (len(loss.paths), "path"), (len(loss.commands), "command"), (loss.numbers, "number"))
-    words = [counted(number, word) for number, word in counts if number]
+    words = [counted(number, word) for number, word in (*counts, (blocks, "thinking block")) if number]
     if loss.user_messages:
         words.append(f'<b class="bad">{counted(loss.user_messages, "user message")}</b>')
     return ", ".join(words) or "nothing"

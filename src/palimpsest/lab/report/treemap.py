@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from palimpsest.core.format.texts import counted
 from palimpsest.lab.outcome import CardRun, ReplayedSession, WindowShare
 from palimpsest.lab.report.markup import WINDOW_GROUPS, legend, panels, percent, profile_title, short_number, snippet
 from palimpsest.lab.simulation.replay import UNSEEN_SOURCE
@@ -126,7 +127,7 @@ def _cell_svg(cell: TreemapCell, used: int) -> str:
     layout_width, layout_height = _LAYOUT_SIZE
     share = cell.share
     kind = snippet(share.kind.replace("_", " "), 40)
-    title = f"{_label_of(share)} ({kind}): {share.tokens:,} tokens in {share.items:,} items, {percent(share.tokens / used)}"
+    title = f"{_label_of(share)} ({kind}): {share.tokens:,} tokens in {counted(share.items, 'item')}, {percent(share.tokens / used)}"
     place = (
         f'x="{cell.x * 100 / layout_width:.2f}%" y="{cell.y * 100 / layout_height:.2f}%" '
         f'width="{cell.width * 100 / layout_width:.2f}%" height="{cell.height * 100 / layout_height:.2f}%"'

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Final
 
+from msgspec.json import encode
 from msgspec.structs import replace
 
 from palimpsest.core.events import ModelReplied, Usage
@@ -52,6 +53,7 @@ class SummaryStatistics(Value, frozen=True):
 SUMMARY_STATISTICS: Final[Mapping[str, SummaryStatistics]] = {
     "claude-code": SummaryStatistics(6_000, 4_100, 0.95, 0.47, 0.46, messages=0.78),
     "context-editing": SummaryStatistics(6_000, 4_100, 0.95, 0.47, 0.46, messages=0.78),
+    "provider": SummaryStatistics(6_000, 4_100, 0.95, 0.47, 0.46, messages=0.78),
     "codex": SummaryStatistics(2_000, 2_000, 0.89, 0.18, 0.23),
     "opencode": SummaryStatistics(1_200, 1_000, 0.44, 0.05, 0.13),
     "classroom": SummaryStatistics(1_200, 1_000, 0.44, 0.05, 0.13),
@@ -125,7 +127,10 @@ def reply_to(view: View, params: Params, text: str, card: Card, usage: Usage, *,
     """Return a summary as text, or as an opaque compaction item of `size` unscaled tokens if the request asks for one."""
     part: Content = Text(text, "assistant")
     last = view.items[-1].content if view.items else None
-    if params.endpoint or (isinstance(last, Opaque) and opaque_type(last) == _TRIGGER):
+    if params.endpoint and card.wire == "anthropic":
+        block = encode({"type": "compaction", "content": text, "signature": "imitated"}).decode()
+        part = Opaque(card.provider, card.name, block, text)
+    elif params.endpoint or (isinstance(last, Opaque) and opaque_type(last) == _TRIGGER):
         data = '{"type":"compaction","encrypted_content":"' + "A" * ((size * 4 + 650) * 4 // 3) + '"}'
         part = Opaque(card.provider, card.name, data, text)
     return ModelReplied((part,), usage=usage, stop="end_turn", model=card.name)

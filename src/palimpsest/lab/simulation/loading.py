@@ -29,9 +29,9 @@ class LoadedSession(Value, frozen=True):
     recording: RecordedSession
 
 
-def load_log(log: Log, blobs: BlobStore, source: str, form: str = OWN_FORMAT) -> LoadedSession:
-    """Load an open log."""
-    return LoadedSession(log.session, source, form, tuple(log.events()), recording_of(log, blobs))
+def load_log(log: Log, blobs: BlobStore, source: str, form: str = OWN_FORMAT, transcript: str = "") -> LoadedSession:
+    """Load an open log; `transcript` is its path, if it is that of a live session."""
+    return LoadedSession(log.session, source, form, tuple(log.events()), recording_of(log, blobs, transcript))
 
 
 def load_foreign(source: TranscriptSource) -> LoadedSession | ReadProblem:

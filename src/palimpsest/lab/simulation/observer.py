@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
+from palimpsest.audit.pricing.reasoning import is_within_loop
 from palimpsest.audit.visibility.survival import Survival as SurvivalCounts
 from palimpsest.audit.visibility.survival import survival_of
 from palimpsest.audit.visibility.visible import VisibleText, texts_of
@@ -102,6 +103,8 @@ class Observer:
                 None if survived is None else survival(survived),
                 survived,
                 *billed,
+                body.reasoning_lost,
+                is_within_loop(before),
             )
         )
         self._unchecked += 1

@@ -14,6 +14,7 @@ from palimpsest.core.events import (
     CallStarted,
     ContextStated,
     Event,
+    ModeChanged,
     ModelReplied,
     NotesTaken,
     Pinned,
@@ -34,8 +35,9 @@ from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.tokens.estimate import FAMILY_FACTORS, family_of
 from palimpsest.core.tokens.sizes import palimpsest_size
 
-# Bodies that change the view or the evidence; edits of the recorded program are left out, because the raw conversation is replayed.
-_INPUT_BODIES = (UserSaid, ToolReturned, ContextStated, Recalled, TaskChanged, NotesTaken, Pinned)
+# Bodies that change the view, the evidence or what policies remind of. Edits of the recorded program are left out, because the raw
+# conversation is replayed.
+_INPUT_BODIES = (UserSaid, ToolReturned, ContextStated, Recalled, TaskChanged, NotesTaken, Pinned, ModeChanged)
 # Factors beyond these come from incomplete files, not from the tokenizer of a model.
 LOWEST_FACTOR, HIGHEST_FACTOR = 0.7, 2.0
 # Fewer added and reported tokens than these say nothing about the tokenizer.
@@ -81,7 +83,10 @@ class TokenCalibration(Value, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class RecordedSession:
-    """A session ready for any number of replays; all of them bill tokens by the same `calibration`."""
+    """A session ready for any number of replays; all of them bill tokens by the same `calibration`.
+
+    `transcript` is the path of the log that a live session named after a compaction; empty for sessions of other programs.
+    """
 
     session: str
     cwd: str
@@ -91,6 +96,7 @@ class RecordedSession:
     steps: tuple[Step, ...]
     calibration: TokenCalibration
     blobs: BlobStore
+    transcript: str = ""
 
     @property
     def tokens(self) -> int:
@@ -100,8 +106,8 @@ class RecordedSession:
         return self.calibration.unseen + self.calibration.scaled(sum(sizes))
 
 
-def recording_of(log: Log, blobs: BlobStore) -> RecordedSession:
-    """Return the recording of a log of any origin, along its current path."""
+def recording_of(log: Log, blobs: BlobStore, transcript: str = "") -> RecordedSession:
+    """Return the recording of a log of any origin, along its current path; `transcript` is the path of the log of a live session."""
     events = list(log.events())
     calibration = calibrate(events)
     return RecordedSession(
@@ -113,6 +119,7 @@ def recording_of(log: Log, blobs: BlobStore) -> RecordedSession:
         steps=tuple(_steps(events, calibration)),
         calibration=calibration,
         blobs=blobs,
+        transcript=transcript,
     )
 
 

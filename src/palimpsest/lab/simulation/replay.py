@@ -14,6 +14,7 @@ from palimpsest.core.policy import complete
 from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.core.view import View
 from palimpsest.engine.calls.plans import carry_out_now
+from palimpsest.engine.ways_back import name_whole
 from palimpsest.lab.outcome import Outcome, Purpose, Reread
 from palimpsest.lab.rereads.definitions import DefinitionName
 from palimpsest.lab.rereads.visible import MissingContent
@@ -24,6 +25,7 @@ from palimpsest.lab.simulation.recording import RecordedInput, RecordedSession, 
 from palimpsest.lab.simulation.recording_index import RecordingIndex
 from palimpsest.lab.simulation.simulated_requests import RealSummaries
 from palimpsest.lab.simulation.simulation import Simulation
+from palimpsest.policies.limiters.preview import PreviewLimiter
 from palimpsest.profiles.profile import Profile
 from palimpsest.wire.models.cards import ModelCard
 
@@ -157,6 +159,7 @@ class Replay:
             too_long=sum(call.tokens > self._session.card.window for call in simulation.calls),
             plan_ms=simulation.plan_seconds * 1_000 if timing else None,
             stopped=simulation.stopped,
+            thinking_blocks=simulation.thinking_blocks,
         )
 
     def _answer(self, step: Step, view: View) -> tuple[ModelReplied, int, Purpose]:
@@ -211,7 +214,11 @@ class Replay:
 
     def _append_result(self, returned: ToolReturned) -> Event:
         session, simulation = self._session, self._simulation
-        bounded = carry_out_now(session.profile.limiter(session.card)(returned), session)
+        limiter = session.profile.limiter(session.card)
+        bounded = carry_out_now(limiter(returned), session)
+        if isinstance(limiter, PreviewLimiter):
+            # As the agent shows it, which has the tool `recall`; other programs have none.
+            bounded = name_whole(bounded)
         simulation.environment.files.record_result(returned.result)
         event = session.log.append(bounded)
         if bounded.result is not returned.result:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from palimpsest.core.errors import NoModel, PromptTooLong, TooFull
 from palimpsest.core.events import TURN, ContextStated, ModelReplied, SessionOpened, Statement, Usage
 from palimpsest.core.events.deltas import Delta
-from palimpsest.core.items import ToolCall, text_of
+from palimpsest.core.items import Content, Signature, Thinking, ToolCall, text_of
 from palimpsest.core.policy import Look
 from palimpsest.core.ports import Provider, Sendable
 from palimpsest.core.situation import Moment
@@ -39,6 +39,7 @@ from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 from palimpsest.stores.overlay import OverlayBlobs
 from palimpsest.wire.models.cards import CARDS, ModelCard, card, resized
 from palimpsest.wire.models.prices import simulated_cost
+from palimpsest.wire.past_requests import is_bound
 from palimpsest.wire.request import Params
 
 Result = TypeVar("Result")
@@ -52,7 +53,10 @@ _EVENT_SOURCES: Final = frozenset(
 
 
 def replay_card(name: str, cards: Iterable[ModelCard] = CARDS, *, window: int = WINDOW) -> ModelCard:
-    """Return a card with a common window and reply limit, so that every profile triggers at the same size for every model."""
+    """Return a card with a common window and reply limit, so that every profile triggers at the same size for every model.
+
+    Only a model whose calls cost more from a smaller size on is used up to that size.
+    """
     return for_replay(card(name, cards), window)
 
 
@@ -69,6 +73,14 @@ def lasting_context(recording: RecordedSession) -> tuple[Statement, ...]:
     return tuple(statement for statement in stated if statement.source not in _EVENT_SOURCES)
 
 
+def as_thought_by(part: Content, card: ModelCard) -> Content:
+    """Return thinking with a signature of a model, and any other content as it is."""
+    if not isinstance(part, Thinking):
+        return part
+    data = "" if part.signature is None else part.signature.data
+    return replace(part, signature=Signature(card.provider, card.name, data))
+
+
 class ReplayEnvironment:
     """Recorded time, blobs and files of a replay."""
 
@@ -77,10 +89,14 @@ class ReplayEnvironment:
         self.blobs = OverlayBlobs(recording.blobs)
         self.files = RecordedFiles(recording.cwd)
         self._saved_names: set[str] = set()
+        self._transcript = recording.transcript
 
     def for_session(self) -> Environment:
         """Return the environment for a session; it has no models."""
-        return Environment(MemorySessions(), self.blobs, self.clock, self._save_file, self._read_file, offload=inline, retries=NO_RETRIES)
+        store, transcript = MemorySessions(), self._transcript
+        return Environment(
+            store, self.blobs, self.clock, self._save_file, self._read_file, offload=inline, retries=NO_RETRIES, transcript=transcript
+        )
 
     def _save_file(self, name: str, data: bytes) -> str:
         self._saved_names.add(name)
@@ -129,6 +145,7 @@ class Simulation:
         self.step = 0
         self.stopped = ""
         self.overflows = 0
+        self.thinking_blocks = 0
         self._accepts_all = False
         self._offloaded_seconds = 0.0
         self._layout_seconds = 0.0
@@ -218,14 +235,26 @@ class Simulation:
         yield await self._summary(request) if request.aside else self._turn(request)
 
     def _turn(self, request: SimulatedRequest) -> ModelReplied:
-        view, card = request.view, self.session.card
+        view, card = self._as_sent(request.view), self.session.card
         if not self._accepts_all and self.simulator.size(view) > card.window:
             self.overflows += 1
             raise PromptTooLong("the request is longer than the window")
-        reply, output, purpose = self.answer(view)
+        reply, output, purpose = self.answer(request.view)
         usage = replace(self.simulator.turn(view, request.params, self.now), output=output)
         self._bill(usage, purpose)
-        return replace(reply, usage=usage, model=card.name, foreign=Raw(b"null"))
+        reply = replace(reply, usage=usage, model=card.name, foreign=Raw(b"null"))
+        return self._with_bound_thinking(reply) if is_bound(card) else reply
+
+    def _as_sent(self, view: View) -> View:
+        """Return a view without the thinking that no longer fits what stands before it."""
+        withheld = frozenset(self.session.withheld)
+        return replace(view, items=tuple(item for item in view.items if item.id not in withheld)) if withheld else view
+
+    def _with_bound_thinking(self, reply: ModelReplied) -> ModelReplied:
+        """Return a recorded reply with its thinking as if the model of the replay had thought it, so that edits cost what they would."""
+        parts = tuple(as_thought_by(part, self.session.card) for part in reply.parts)
+        self.thinking_blocks += sum(isinstance(part, Thinking) for part in parts)
+        return replace(reply, parts=parts)
 
     async def _summary(self, request: SimulatedRequest) -> ModelReplied:
         """Return a summary, billed as if it shared the cache of the conversation."""
@@ -249,7 +278,7 @@ class Simulation:
 
     def _breakpoints(self, view: View, params: Params) -> tuple[str, ...]:
         began = perf_counter()
-        found = self.simulator.breakpoints(view, params)
+        found = self.simulator.breakpoints(self._as_sent(view), params)
         self._layout_seconds += perf_counter() - began
         return found
 

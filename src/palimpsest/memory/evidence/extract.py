@@ -23,6 +23,7 @@ from palimpsest.memory.changes import (
 )
 from palimpsest.memory.note import Note
 from palimpsest.memory.reading import line_of_source, manifest, newest_within
+from palimpsest.wire.reply_schema import reply_schema
 
 PURPOSE: Final = "memory"
 # Tokens of the whole request and of the reply, and of the list of notes, of which the newest are kept.
@@ -114,7 +115,7 @@ def target_of(change: Change) -> str:
 @cache
 def changes_schema() -> str:
     """Return the JSON schema of the reply."""
-    return msgspec.json.encode(msgspec.json.schema(Changes)).decode()
+    return reply_schema(Changes)
 
 
 @cache

@@ -9,29 +9,34 @@ from palimpsest.core.events import Event, UserSaid
 from palimpsest.core.items import Value
 from palimpsest.core.redaction import redact
 from palimpsest.memory.changes import LONGEST_QUOTE_WORDS, AddNote, Draft, QuotableEvent
-from palimpsest.memory.note import KINDS, LONGEST_ABOUT, NoteKind
+from palimpsest.memory.note import KINDS, LONGEST_ABOUT, UNTOLD, NoteKind
 from palimpsest.memory.reading import iso_time, typed_and_attached
 
 # Of the four kinds this one is for how to work, holds in the project, and fades as slowly as what is known about the user.
 DEFAULT_KIND: Final[NoteKind] = "feedback"
-_BACKSTORY: Final = "the user asked to remember it"
 # The form of a command. A word with a comma (a name, "ok") and a word of courtesy may stand before it, and a sign or `that` ends it:
 # without one "remember" begins other sentences too ("remember me?"). In Chinese a space or the word of courtesy will do.
 _COMMAND: Final = re.compile(
     rf"""\s*(?:\w{{1,20}}\s*[,，]\s*)?
     (?:
-        (?:(?:please|pls|kindly)\b\s*,?\s*)?
-        remember(?:\s+this)?(?:\s*[:：]|[ \t]*\n|\s*[,，](?=\s)|\s+[-–—]+(?=\s)|\s+that\b\s*[:：,，]?|(?=\s+(?:{"|".join(KINDS)})\s*[:：]))
-      | (?:请|請)(?:你|您|帮我|幫我|务必|務必)?(?:记住|記住)(?!了)[\s:：，,]*
-      | (?:记住|記住)(?:[\s:：，,]+)
+        (?:(?:please|pls|kindly|also|and|always)\b\s*,?\s*){{0,3}}
+        remember(?:\s+(?:this|the\s+following))?(?:\s+for\s+(?:later|next\s+time|the\s+future))?
+        (?:\s*[:：]|[ \t]*\n|\s*[,，](?=\s)|\s+[-–—]+(?=\s)
+          |\s+that(?![\w'’-])\s*[:：,，]?|(?=\s+(?:{"|".join(KINDS)})\s*[:：]))
+      | (?:请|請)(?:你|您|帮我|幫我|务必|務必){{0,3}}(?:记住|記住)(?!了)[\s:：，,]*
+      | (?:麻烦|麻煩)?(?:你|您|帮我|幫我)?(?:记住|記住)(?:[\s:：，,]+)
     )
     \s*(?:(?P<kind>{"|".join(KINDS)})\s*[:：])?\s*(?P<text>.*)""",
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
+_COURTESY: Final = re.compile(r"\W*(?:please|pls|thanks|thank\s+you|ok|okay|谢谢|謝謝)\W*", re.IGNORECASE)
 _FENCE: Final = re.compile(r"^[ \t]*(?:```+|~~~+)[^\n]*\n?", re.MULTILINE)
 _CITATION: Final = re.compile(r"^[ \t]*>[ \t]?", re.MULTILINE)
-# Where a sentence ends: at a sign before white space, at one of Chinese, or at a line. A question ends with its sign or its particle.
-_SENTENCE: Final = re.compile(r"[^\n]*?(?:[.!?]+[\"'”’)\]]*(?=\s|$)|[。！？]+|\n|$)", re.DOTALL)
+# Where a sentence ends: at a sign before white space, at one of Chinese, or at a line; the sign of a quotation after which the sentence
+# goes on ends none. A question ends with its sign or its particle.
+_SENTENCE: Final = re.compile(
+    r"[^\n]*?(?:[.!?]+[)\]]*(?=\s|$)|[.!?]+[\"'”’)\]]+(?=\s+[^\sa-z]|\s*$)|[。！？]+(?![”’」』]+\S)|\n|$)", re.DOTALL
+)
 _QUESTION: Final = re.compile(r"(?:[?？][!！\"'”’)\]]*|[吗嗎呢][。.!！]*)\s*$")
 
 
@@ -44,7 +49,7 @@ class UserStatement(Value, frozen=True):
 
     def change(self) -> AddNote:
         """Return the note as a change that quotes the user: it is judged like any other."""
-        draft = Draft(kind=self.kind, about=first_line(self.text), body=self.text, backstory=_BACKSTORY, intensity=1.0)
+        draft = Draft(kind=self.kind, about=first_line(self.text), body=self.text, backstory=UNTOLD["asked"])
         return AddNote(draft, (self.source.id,), " ".join(self.text.split()[:LONGEST_QUOTE_WORDS]))
 
 
@@ -61,7 +66,7 @@ def statements(session: str, events: Iterable[Event]) -> Iterator[UserStatement]
         found = _COMMAND.fullmatch(typed_and_attached(event.body.parts)[0])
         # The marks of pasted blocks go: the user asked for these words, also if they are pasted.
         text = "" if found is None else redact(_CITATION.sub("", _FENCE.sub("", _before_question(found["text"])))).strip()
-        if found is not None and any(unicodedata.category(letter)[0] in "LN" for letter in text):
+        if found is not None and _COURTESY.fullmatch(text) is None and any(unicodedata.category(letter)[0] in "LN" for letter in text):
             kind = next((kind for kind in KINDS if kind == (found["kind"] or "").lower()), DEFAULT_KIND)
             yield UserStatement(kind, text, QuotableEvent(f"{session}:{event.seq}", "user", text, iso_time(event.at)))
 

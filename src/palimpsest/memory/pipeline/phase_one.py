@@ -27,6 +27,7 @@ from palimpsest.memory.note import NoteKind
 from palimpsest.memory.pipeline.rollout_file import TaskSummary, model_body, structural_body
 from palimpsest.memory.pipeline.transcript import SessionReading, middle_cut, transcript_lines
 from palimpsest.memory.reading import escaped, manifest
+from palimpsest.wire.reply_schema import reply_schema
 
 PURPOSE: Final = "memory"
 # Tokens of the reply.
@@ -116,7 +117,7 @@ def decoded(parts: tuple[object, ...]) -> SessionReply:
 @cache
 def session_schema() -> str:
     """Return the JSON schema of the reply."""
-    return msgspec.json.encode(msgspec.json.schema(SessionReply)).decode()
+    return reply_schema(SessionReply)
 
 
 @cache

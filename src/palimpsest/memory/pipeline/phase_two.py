@@ -19,6 +19,7 @@ from palimpsest.memory.pipeline.rollout_file import RolloutFile, bounded_lines
 from palimpsest.memory.pipeline.summary_file import SummaryInput, check_summary, summary_material
 from palimpsest.memory.reading import escaped
 from palimpsest.memory.weighing.duplicates import Words
+from palimpsest.wire.reply_schema import reply_schema
 
 Reply = TypeVar("Reply", bound=msgspec.Struct)
 PURPOSE: Final = "memory"
@@ -40,7 +41,9 @@ class StandingLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     about: str
 
 
-class _StandingLines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class StandingLines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The reply to the question for lines."""
+
     wordings: tuple[StandingLine, ...]
 
 
@@ -53,7 +56,9 @@ class SkillDraft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sessions: tuple[str, ...]
 
 
-class _Skills(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ProposedSkills(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The reply to the question for procedures."""
+
     skills: tuple[SkillDraft, ...]
 
 
@@ -73,9 +78,9 @@ def wordings(groups: Mapping[str, tuple[Note, ...]], words: Words, model: str = 
     if not chosen:
         return {}
     shown = "\n\n".join(f"{name}:\n" + "\n".join(f"- {escaped(note.about)}" for note in notes) for name, notes in chosen.items())
-    reply = yield from ask(_want(_prompt("wordings", {"groups": bounded_lines(shown, MOST_READ)}), _StandingLines, model))
+    reply = yield from ask(_want(_prompt("wordings", {"groups": bounded_lines(shown, MOST_READ)}), StandingLines, model))
     accepted: dict[str, str] = {}
-    for wording in _decoded(reply.parts, _StandingLines).wordings:
+    for wording in _decoded(reply.parts, StandingLines).wordings:
         about = " ".join(redact(wording.about).split())
         known = frozenset[str]().union(*(words(f"{note.about}\n{note.body}") for note in chosen.get(wording.name, ())))
         if about and len(about) <= LONGEST_ABOUT and words(about) and words(about) <= known:
@@ -108,8 +113,8 @@ def skills_of(rollouts: Mapping[str, RolloutFile], model: str = "") -> Generator
         if left < 0:
             break
         shown.append(text)
-    reply = yield from ask(_want(_prompt("skills", {"sessions": "\n\n".join(shown)}), _Skills, model))
-    proposed = _decoded(reply.parts, _Skills).skills[:MOST_SKILLS]
+    reply = yield from ask(_want(_prompt("skills", {"sessions": "\n\n".join(shown)}), ProposedSkills, model))
+    proposed = _decoded(reply.parts, ProposedSkills).skills[:MOST_SKILLS]
     return tuple({file.name: file for draft in proposed if (file := _skill(draft, read)) is not None}.values())
 
 
@@ -134,7 +139,7 @@ def _skill(draft: SkillDraft, read: Mapping[str, RolloutFile]) -> SkillFile | No
 
 
 def _want(prompt: str, reply: type[msgspec.Struct] | None, model: str) -> Ask:
-    schema = "" if reply is None else msgspec.json.encode(msgspec.json.schema(reply)).decode()
+    schema = "" if reply is None else reply_schema(reply)
     return Ask((), prompt, PURPOSE, head=False, tools=False, model=model, reply=MOST_WRITTEN, schema=schema)
 
 

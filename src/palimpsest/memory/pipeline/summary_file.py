@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
 from palimpsest.core.items import Value
 from palimpsest.core.tokens.estimate import estimate
-from palimpsest.memory.note import Note
+from palimpsest.memory.note import Note, time_of
 from palimpsest.memory.reading import escaped
+from palimpsest.memory.showing.newer import newer_among, newest_first, older_mark
 
 VERSION_LINE: Final = "v1"
 SECTIONS: Final = ("User profile", "Preferences", "General tips", "What is in memory")
@@ -55,15 +57,19 @@ class SummaryInput(Value, frozen=True):
 
 def structural_summary(given: SummaryInput) -> str:
     """Return SUMMARY.md as the notes alone give it: a pure function of its input, within all bounds."""
-    notes = sorted(given.notes, key=lambda note: (note.pinned, note.uses, note.when, note.name), reverse=True)
+    newer = _newer(given.notes)
+    notes = newest_first(sorted(given.notes, key=_standing, reverse=True), lambda note: note.name, newer)
     profile = [note for note in notes if note.kind == "user" and note.trust == "stated"]
     preferences = [note for note in notes if note.kind == "feedback" and note.trust == "stated"]
-    tips = [note for note in notes if note.kind in ("project", "reference") and (note.level != "fact" or note.pinned or note.uses)]
+    tipped = {note.name for note in notes if note.level != "fact" or note.pinned or note.uses}
+    # What is newer about the same stands in the section of the older one, so that this is not told alone.
+    tipped |= {name for tip in tipped for name in newer.get(tip, ())}
+    tips = [note for note in notes if note.kind in ("project", "reference") and note.name in tipped]
     rest = [note for note in notes if note not in profile and note not in preferences and note not in tips]
-    dated = [(note.when[:10], _note_line(note, given.changed, dated=True)) for note in rest]
+    dated = [(note.when[:10], _note_line(note, given.changed, newer, dated=True)) for note in rest]
     dated += [(each.date, f"- {each.date}: {_one_line(each.title)} [{each.stem}](rollouts/{each.stem}.md)") for each in given.rollouts]
     skills = [f"- skill [{name}](skills/{name}/SKILL.md)" for name in given.skills]
-    first_three = [[_note_line(note, given.changed) for note in listed] for listed in (profile, preferences, tips)]
+    first_three = [[_note_line(note, given.changed, newer) for note in listed] for listed in (profile, preferences, tips)]
     last = [*skills, *(line for _, line in sorted(dated, reverse=True))]
     parts = [VERSION_LINE]
     for name, lines, tokens in zip(SECTIONS, (*first_three, last), (*_SECTION_TOKENS, MOST_TOKENS), strict=True):
@@ -103,8 +109,9 @@ def check_summary(text: str, targets: Mapping[str, Pointed]) -> str:
 
 def summary_material(given: SummaryInput) -> str:
     """Return what a model gets to write SUMMARY.md from: one line a note or session, with the pointer that the line must carry."""
-    notes = sorted(given.notes, key=lambda note: (note.uses, note.when, note.name), reverse=True)
-    lines = [f"[{note.kind}, {note.trust}] {_note_line(note, given.changed, dated=True)}" for note in notes]
+    newer = _newer(given.notes)
+    notes = newest_first(sorted(given.notes, key=_standing, reverse=True), lambda note: note.name, newer)
+    lines = [f"[{note.kind}, {note.trust}] {_note_line(note, given.changed, newer, dated=True)}" for note in notes]
     lines += [
         f"[session] - {each.date}: {_one_line(each.title)} [{each.stem}](rollouts/{each.stem}.md)"
         for each in sorted(given.rollouts, key=lambda each: (each.date, each.stem), reverse=True)
@@ -125,9 +132,21 @@ def _wrong_point(line: str, section: str, targets: Mapping[str, Pointed]) -> str
     return ""
 
 
-def _note_line(note: Note, changed: frozenset[str], *, dated: bool = False) -> str:
-    mark = f" {CHANGED_MARK}" if note.name in changed else ""
-    return f"- {note.when[:10] + ': ' if dated else ''}{_one_line(note.about)} [{note.name}](notes/{note.name}.md){mark}"
+def _newer(notes: Sequence[Note]) -> Mapping[str, Sequence[str]]:
+    """Return the names of newer notes about the same, by the name of the older one."""
+    known = newer_among(notes)
+    return {note.name: found for note in notes if (found := known.of(note.name))}
+
+
+def _standing(note: Note) -> tuple[bool, int, datetime, str]:
+    return note.pinned, note.uses, time_of(note.when), note.name
+
+
+def _note_line(note: Note, changed: frozenset[str], newer: Mapping[str, Sequence[str]], *, dated: bool = False) -> str:
+    older = older_mark(newer.get(note.name, ()), note.trust)
+    about = f"{note.whom}: {note.about}" if note.whom else note.about
+    mark = f"{f' {CHANGED_MARK}' if note.name in changed else ''}{f' · {older}' if older else ''}"
+    return f"- {note.when[:10] + ': ' if dated else ''}{_one_line(about)} [{note.name}](notes/{note.name}.md){mark}"
 
 
 def _one_line(text: str) -> str:

@@ -82,7 +82,7 @@ def rank(
     query = read_query(index, text)
     candidates = find_candidates(index, query, similar=similar)
     if not candidates.numbers:
-        return _with_due(index, (), options, most)
+        return with_due(index, (), options, most)
     columns = feature_columns(index, query, candidates, similar)
     scores = linear_scores(columns, weights or (WEIGHTS if similar is None else SIMILAR_WEIGHTS))
     scores = with_priors(index, query, candidates, scores)
@@ -92,10 +92,10 @@ def rank(
     allowed = (
         (steps, units[number]) for steps, number in order if units[number].id not in excluded and (not kinds or units[number].kind in kinds)
     )
-    return _with_due(index, tuple(RecallHit(unit, -steps / _STEPS) for steps, unit in islice(allowed, most)), options, most)
+    return with_due(index, tuple(RecallHit(unit, -steps / _STEPS) for steps, unit in islice(allowed, most)), options, most)
 
 
-def _with_due(index: RecallIndex, hits: tuple[RecallHit, ...], options: RankingOptions, most: int) -> tuple[RecallHit, ...]:
+def with_due(index: RecallIndex, hits: tuple[RecallHit, ...], options: RankingOptions, most: int) -> tuple[RecallHit, ...]:
     """Return the hits with what is due behind the best two, with the score of the hit before it; what stands higher already stays."""
     leading = {hit.unit.id for hit in hits[:DUE_PLACE]}
     due = [

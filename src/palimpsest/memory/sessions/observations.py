@@ -8,10 +8,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from palimpsest.core.format.texts import iso_time
 from palimpsest.core.items import Value
 from palimpsest.memory.changes import AcceptedChange, Memory, RefusedChange, attribute_digest
 from palimpsest.memory.note import LONGEST_ABOUT, Note, check_note
+from palimpsest.memory.reading import iso_time
 from palimpsest.memory.sessions.facts import FixFact, SessionFacts
 
 # A command that succeeded so often, in so many sessions, is how the project works and not what one task needed.
@@ -207,7 +207,7 @@ def _note(attribute: str, about: str, body: str, evidence: Sequence[Sequence[str
             kind="project",
             about=about if len(about) <= LONGEST_ABOUT else f"{about[: LONGEST_ABOUT - 1]}…",
             backstory=f"Counted in {_sessions(sessions)} of this project.",
-            when=iso_time(at, "seconds"),
+            when=iso_time(at),
             evidence=cited,
             trust="observed",
             body=f"{body}\n\n{why}\n{_HOW_TO_APPLY}\n",

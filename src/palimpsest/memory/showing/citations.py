@@ -59,7 +59,9 @@ def cited_summaries(text: str, summaries: Mapping[str, str]) -> frozenset[str]:
     """
     found = without_citations(text)
     stems = {*_STEMS.findall(text), *(path.rpartition("/")[2].removesuffix(".md") for path in found.paths)}
-    return frozenset(session for session, stem in summaries.items() if stem in stems or session.endswith(found.ids))
+    # A session of this program has an id of another form, which counts only if there is such a session.
+    named = {line.strip() for _, lines in _IDS.findall(text) for line in lines.splitlines()}
+    return frozenset(session for session, stem in summaries.items() if stem in stems or session in named or session.endswith(found.ids))
 
 
 def _torn_tag(text: str) -> int:

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 from palimpsest.core.items import Value
-from palimpsest.memory.note import Note, Trust, trust_rank
+from palimpsest.memory.note import Note, Trust, time_of, trust_rank
 from palimpsest.memory.recall.terms import query_terms
-from palimpsest.memory.weighing.importance import time_of
+from palimpsest.memory.weighing.duplicates import NEAR, overlap
 
 Shown = TypeVar("Shown")
 
@@ -90,6 +90,15 @@ class NewerNotes:
             {*(each for each in self.of(name, without) if wanted <= self.known[each].words), *self.companions(name, without)}
         )
 
+    def alike(self, name: str) -> int:
+        """Return how many other notes of the same person and kind say nearly the same, as consolidation counts them."""
+        own = self.known.get(name)
+        if own is None:
+            return 0
+        rarest = sorted(own.words, key=lambda word: (len(self._having[word]), word))[: len(own.words) // 2 + 1]
+        others = {each.name: each for word in rarest for each in self._having[word] if each.name != name}
+        return sum(_is_of_one_group(own, each) and overlap(own.words, each.words) >= NEAR for each in others.values())
+
     def _nearest(self, name: str, without: frozenset[str]) -> Sequence[str]:
         old = self.known.get(name)
         # The order is kept among equals: newest first.
@@ -126,6 +135,11 @@ class NewerNotes:
                         if newer.may_correct(older):
                             found.setdefault(older.name, set()).add(newer.name)
         return {name: self._newest_first(newer) for name, newer in found.items()}
+
+
+def _is_of_one_group(one: ComparedNote, other: ComparedNote) -> bool:
+    kinds = {each.name.partition("_")[0] for each in (one, other)}
+    return len(kinds) == 1 and one.person.casefold() == other.person.casefold()
 
 
 def newer_among(notes: Iterable[Note]) -> NewerNotes:

@@ -56,7 +56,7 @@ def show_notes(found: Sequence[ScoredNote], query: str, *, tokens: int, most: in
 
 
 def note_text(note: Note, *, is_stale: bool = False, newer: Sequence[str] = ()) -> str:
-    """Return a note between tags: a line with its id, time, person, relationship and trust, then what it is about and its text."""
+    """Return a note between tags: a line with its id, time, person, relationship and trust, then the fact and its backstory."""
     return f"<{TAG}>\n{bare_note(note, is_stale=is_stale, newer=newer)}\n</{TAG}>"
 
 
@@ -68,7 +68,8 @@ def bare_note(note: Note, *, is_stale: bool = False, newer: Sequence[str] = ()) 
     head += [older_mark(newer, note.trust)] if newer else []
     body = note.body.strip()
     about = one_line(note.about)
-    lines = (*(() if body.startswith(about) else (about,)), *body.splitlines())
+    story = (f"Backstory: {note.story}",) if note.story else ()
+    lines = (*(() if body.startswith(about) else (about,)), *body.splitlines(), *story)
     # A text of a repository may look like the line of another note, which the user stated.
     sign = "> " if note.trust == "repository" else ""
     return without_tags("\n".join((" · ".join(head), *(f"{sign}{line}" for line in lines))))

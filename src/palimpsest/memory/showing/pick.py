@@ -2,7 +2,6 @@
 
 from collections.abc import Generator, Iterable, Sequence
 from datetime import UTC, datetime
-from functools import cache
 from typing import Annotated, Final
 
 import msgspec
@@ -10,10 +9,13 @@ from msgspec import Meta
 
 from palimpsest.core.errors import CannotFold
 from palimpsest.core.format.front_matter import read_front_matter
-from palimpsest.core.items import Text, Value
+from palimpsest.core.items import Text
 from palimpsest.core.policy import Answer, Ask, Want, ask
+from palimpsest.core.redaction import redact
 from palimpsest.memory.note import KINDS, Note
 from palimpsest.memory.reading import MOST_IN_MANIFEST, escaped
+from palimpsest.memory.topic_files import TopicFile
+from palimpsest.wire.reply_schema import reply_schema
 
 PURPOSE: Final = "recall"
 MOST_OFFERED: Final = 20
@@ -36,19 +38,13 @@ _TOOLS: Final = """ These tools are in use right now: {names}. Leave out notes t
 something about them."""
 
 
-class _Picked(msgspec.Struct, frozen=True):
+class PickedNotes(msgspec.Struct, frozen=True):
+    """The reply of the model that chooses, in Claude Code's own word."""
+
     selected_memories: Annotated[tuple[str, ...], Meta(max_length=200)]
 
 
-class TopicFile(Value, frozen=True):
-    """A file of notes as a manifest sees it: its name, the time of its last change in milliseconds since 1970, and its beginning."""
-
-    name: str
-    changed: int
-    text: str
-
-
-_reply = msgspec.json.Decoder(_Picked)
+_reply = msgspec.json.Decoder(PickedNotes)
 
 
 def pick_notes(
@@ -66,7 +62,9 @@ def pick_notes(
         query=escaped(query[:_QUERY_CHARACTERS]),
         lines="\n".join(lines),
     )
-    reply = yield from ask(Ask((), prompt, PURPOSE, head=False, tools=False, model=model, reply=_MOST_WRITTEN, schema=_schema()))
+    reply = yield from ask(
+        Ask((), prompt, PURPOSE, head=False, tools=False, model=model, reply=_MOST_WRITTEN, schema=reply_schema(PickedNotes))
+    )
     text = "".join(part.text for part in reply.parts if isinstance(part, Text))
     start, end = text.find("{"), text.rfind("}")
     try:
@@ -99,9 +97,4 @@ def _manifest_line(file: TopicFile) -> str:
     kind = f"[{stated}] " if stated in KINDS else ""
     about = " ".join((texts.get("description") or texts.get("about") or "").split())
     at = datetime.fromtimestamp(file.changed / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return f"- {kind}{file.name} ({at}){f': {escaped(about)}' if about else ''}"
-
-
-@cache
-def _schema() -> str:
-    return msgspec.json.encode(msgspec.json.schema(_Picked)).decode()
+    return f"- {kind}{file.name} ({at}){f': {escaped(redact(about))}' if about else ''}"

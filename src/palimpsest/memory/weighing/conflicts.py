@@ -1,19 +1,16 @@
 """Notes that contradict each other: how it is found by structure, and which of the two holds."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
 from palimpsest.core.items import Value
-from palimpsest.memory.note import Note
-from palimpsest.memory.weighing.duplicates import Words, claim_of, near_duplicates
-from palimpsest.memory.weighing.importance import time_of
+from palimpsest.memory.note import Note, time_of
+from palimpsest.memory.weighing.duplicates import Words, are_of_two_things, claim_of, near_duplicates, numbers_of
 
 Reason: TypeAlias = Literal["corrected", "stated", "newer"]
 NEAR_CONFLICT: Final = 0.5
-_NUMBER: Final = re.compile(r"\d+(?:[.,:/-]\d+)*")
 
 
 class Settled(Value, frozen=True):
@@ -43,7 +40,7 @@ def conflicts(notes: Iterable[Note], words: Words, corrections: frozenset[str] =
     """Return the conflicts between active notes, each settled or contested. `corrections` are names of notes by which the user corrected.
 
     Two notes conflict if they give one attribute of one person, of which there is one value at a time, different values for overlapping
-    times; or if they say nearly the same with other numbers. Notes about different persons never conflict.
+    times; or if they say nearly the same of one thing with other numbers. Notes about different persons never conflict.
     """
     active = sorted((note for note in notes if note.status == "active"), key=lambda note: note.name)
     return tuple(_settled(pair, corrections) for pair in _conflicting(active, words))
@@ -91,8 +88,8 @@ def _conflicting(active: list[Note], words: Words) -> Iterator[_Pair]:
         for other_name in sorted(others):
             one, other = by_name[name], by_name[other_name]
             is_new = name < other_name and (name, other_name) not in seen
-            differs = one.attribute == other.attribute and _numbers(one) != _numbers(other) and _overlaps(one, other)
-            if is_new and differs and one.policy != "set":
+            differs = one.attribute == other.attribute and numbers_of(one) != numbers_of(other) and _overlaps(one, other)
+            if is_new and differs and one.policy != "set" and not are_of_two_things(one, other, words):
                 yield _Pair(one, other)
 
 
@@ -119,7 +116,3 @@ def _overlaps(one: Note, other: Note) -> bool:
     ends_before = bool(one.valid_to and other.valid_from and time_of(one.valid_to) <= time_of(other.valid_from))
     starts_after = bool(other.valid_to and one.valid_from and time_of(other.valid_to) <= time_of(one.valid_from))
     return not ends_before and not starts_after
-
-
-def _numbers(note: Note) -> frozenset[str]:
-    return frozenset(_NUMBER.findall(f"{note.about}\n{note.body}"))

@@ -8,8 +8,7 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from palimpsest.core.items import Value
-from palimpsest.memory.note import Note, trust_rank
-from palimpsest.memory.weighing.importance import time_of
+from palimpsest.memory.note import Note, time_of, trust_rank
 
 Words: TypeAlias = Callable[[str], frozenset[str]]
 """A function that returns the stemmed content words of a text."""
@@ -17,6 +16,9 @@ Words: TypeAlias = Callable[[str], frozenset[str]]
 NEAR: Final = 0.6
 LEAST_CLUSTER: Final = 3
 _SPACES_AND_SIGNS: Final = re.compile(r"[\W_]+")
+_NUMBER: Final = re.compile(r"\d+(?:[.,:/-]\d+)*")
+# Own words and numbers of each of two statements from which on they are about two things: what it is, and its value.
+_LEAST_OWN: Final = 2
 
 
 class Cluster(Value, frozen=True):
@@ -39,13 +41,13 @@ def claim_of(note: Note) -> tuple[str, str, str, str]:
 
 def merged(notes: Sequence[Note]) -> Note:
     """Return one note for notes of equal claims: the oldest one with all evidence, the earliest beginning and the newest time."""
-    first = min(notes, key=lambda note: (note.when, note.name))
+    first = min(notes, key=lambda note: (time_of(note.when), note.name))
     starts = [note.valid_from for note in notes]
     return replace(
         first,
         evidence=tuple(dict.fromkeys(each for note in notes for each in note.evidence)),
         valid_from="" if "" in starts else min(starts),
-        when=max(note.when for note in notes),
+        when=max((note.when for note in notes), key=time_of),
         trust="stated" if any(note.trust == "stated" for note in notes) else first.trust,
         intensity=max(note.intensity for note in notes),
         pinned=any(note.pinned for note in notes),
@@ -74,8 +76,25 @@ def near_duplicates(notes: Iterable[Note], words: Words, least: float = NEAR) ->
     return {name: frozenset(others) for name, others in found.items()}
 
 
-def clusters(notes: Iterable[Note], near: Mapping[str, frozenset[str]]) -> tuple[Cluster, ...]:
-    """Return the connected groups of at least three near duplicates, in the order of their representatives. Pinned notes are in none."""
+def numbers_of(note: Note) -> frozenset[str]:
+    """Return the numbers in a note, dates and addresses among them."""
+    return frozenset(_NUMBER.findall(f"{note.about}\n{note.body}"))
+
+
+def are_of_two_things(one: Note, other: Note, words: Words) -> bool:
+    """Return whether two notes of one pattern are about two things, as the ports of two services, so that none can take the other's place.
+
+    By structure: each has two words or numbers of its own. What is said again with another value has one, or adds to the other.
+    """
+    first, second = (words(_NUMBER.sub(" ", f"{note.about}\n{note.body}")) | numbers_of(note) for note in (one, other))
+    return min(len(first - second), len(second - first)) >= _LEAST_OWN
+
+
+def clusters(notes: Iterable[Note], near: Mapping[str, frozenset[str]], words: Words) -> tuple[Cluster, ...]:
+    """Return the connected groups of at least three near duplicates, in the order of their representatives. Pinned notes are in none.
+
+    A note that is about another thing than its representative is no member.
+    """
     by_name = {note.name: note for note in notes if note.status == "active" and not note.pinned}
     seen: set[str] = set()
     found: list[Cluster] = []
@@ -93,7 +112,8 @@ def clusters(notes: Iterable[Note], near: Mapping[str, frozenset[str]]) -> tuple
             # What was said last stands for what was said before; what the user stated is not represented by anything else.
             ordered = sorted((by_name[each] for each in sorted(group)), key=lambda note: time_of(note.when), reverse=True)
             first, *rest = sorted(ordered, key=lambda note: -trust_rank(note.trust))
-            found.append(Cluster(first, tuple(sorted(rest, key=lambda note: note.name))))
+            members = sorted((note for note in rest if not are_of_two_things(first, note, words)), key=lambda note: note.name)
+            found += [Cluster(first, tuple(members))] if members else []
     return tuple(found)
 
 

@@ -9,7 +9,7 @@ from palimpsest.core.items import Value
 from palimpsest.memory.note import Note
 from palimpsest.memory.recall.terms import stems, words
 from palimpsest.memory.weighing.duplicates import NEAR, claim_of, overlap
-from palimpsest.memory.weighing.proposed_rules import is_proposed, written_again
+from palimpsest.memory.weighing.proposed_rules import brought_back, cases_of, is_proposed, written_again
 
 # A rule or representative that fewer notes support is no longer one.
 LEAST_SUPPORTS: Final = 2
@@ -51,10 +51,11 @@ class Erasure(Value, frozen=True):
 
 
 class Rewritten(Value, frozen=True):
-    """A note that stood for forgotten ones, as it is after that; `None` if too little is left of it."""
+    """A note that stood for forgotten ones, as it is after that; `None` if too little is left of it: then its `cases` hold again."""
 
     old: Note
     new: Note | None
+    cases: tuple[Note, ...] = ()
 
 
 def erasure_of(gone: Iterable[Note], kept: Iterable[Note]) -> Erasure:
@@ -86,16 +87,20 @@ def said_by(name: str, notes: Iterable[Note]) -> frozenset[str]:
     return frozenset(found - {note.name for note in listed if note.name != name and name in note.stands_for})
 
 
-def without_supports(gone: frozenset[str], active: Iterable[Note]) -> tuple[Rewritten, ...]:
-    """Return the rules and representatives that lose a support: rewritten without it, or dropped if fewer than two are left."""
-    listed = list(active)
-    lost = [note for note in listed if note.name in gone]
+def without_supports(gone: frozenset[str], active: Iterable[Note], past: Iterable[Note] = ()) -> tuple[Rewritten, ...]:
+    """Return the rules and representatives that lose a support: rewritten without it, or dropped if fewer than two are left.
+
+    The supports of a rule whose place it took are `past` versions, which hold again if it is dropped.
+    """
+    by_name = {note.name: note for note in active}
+    listed, before = list(by_name.values()), list(past)
+    lost = [note for note in (*listed, *before) if note.name in gone]
     found = []
     for note in listed:
         if note.name in gone or not gone.intersection(note.stands_for):
             continue
         rest = tuple(each for each in note.stands_for if each not in gone)
-        supports = [each for each in listed if each.name in rest]
+        supports = [each for each in cases_of(note, by_name, before) if each.name in rest]
         if is_proposed(note) and len(supports) >= LEAST_SUPPORTS:
             # Its text is made of its supports alone, so that it can be made again of those that are left.
             found.append(Rewritten(note, written_again(note, supports)))
@@ -106,7 +111,8 @@ def without_supports(gone: frozenset[str], active: Iterable[Note]) -> tuple[Rewr
             # A rule that was put together from its supports is put together again from those that are left.
             new = written_again(note, supports)
         is_left = len(rest) >= LEAST_SUPPORTS and new.body.strip() and not erasure.is_in(f"{new.about}\n{new.body}\n{new.backstory}")
-        found.append(Rewritten(note, new if is_left else None))
+        cases = () if is_left else tuple(brought_back(each) for each in supports if each.status != "active")
+        found.append(Rewritten(note, new if is_left else None, cases))
     return tuple(found)
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from palimpsest.core.items import Value
-from palimpsest.memory.note import Note, NoteKind
+from palimpsest.memory.note import Note, NoteKind, time_of
 
 _DAY_SECONDS: Final = 86_400.0
 
@@ -59,9 +59,3 @@ def is_compressible(note: Note, now: datetime, near_duplicates: int, weighing: W
 def newest_time(note: Note) -> datetime:
     """Return the time of the newest evidence or of the last use, whichever is later."""
     return max(time_of(note.when), time_of(note.last_used) if note.last_used else datetime.min.replace(tzinfo=UTC))
-
-
-def time_of(text: str) -> datetime:
-    """Return the time that a field states; a date alone is its beginning in UTC. Raises `ValueError` if it is none."""
-    time = datetime.fromisoformat(text)
-    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)

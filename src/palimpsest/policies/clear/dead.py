@@ -1,12 +1,14 @@
 """Masks dead tool results once their rent covers the price of breaking the cached prefix, or at once when nothing is cached."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
 from palimpsest.audit.dead_results import DeadResult, dead_results, masks_of, with_masks
 from palimpsest.audit.pricing.prefixes import WarmPrefixes, warm_prefixes
 from palimpsest.audit.pricing.price import Rates, rates_of
+from palimpsest.audit.pricing.reasoning import thinking_behind
+from palimpsest.core.format.texts import counted
 from palimpsest.core.items import Value
 from palimpsest.core.policy import Outcome, Proposal
 from palimpsest.core.situation import Moment, Situation
@@ -59,12 +61,13 @@ class ClearDead:
         if not dead:
             return ()
         warm = warm_prefixes(situation, [result.place for result in reversed(dead)])
-        rates = rates_of(situation.card, situation.cache)
+        rates, again = rates_of(situation.card, situation.cache), thinking_behind(situation)
         # Stubs are slow to write. Clearing mostly does not pay even without them, so that is checked first; with a cold cache it does.
-        if warm.longest and next(_paying_suffixes(dead, warm, rates, self.cover, self.gain, room=situation.room), None) is None:
+        paying = _paying_suffixes(dead, warm, rates, self.cover, self.gain, room=situation.room, again=again)
+        if warm.longest and next(paying, None) is None:
             return ()
         dead = with_masks(dead, situation)
-        best = best_clearing(dead, warm, rates, cover=self.cover, least=self.gain, room=situation.room)
+        best = best_clearing(dead, warm, rates, cover=self.cover, least=self.gain, room=situation.room, again=again)
         return Proposal(masks_of(dead[: best.count]), _why(best)) if best is not None else ()
 
 
@@ -77,19 +80,40 @@ def clear_all(situation: Situation, least: int = 0, patience: float = 1.0, usual
     gain = sum(result.gain for result in dead)
     if not dead or gain < least:
         return ()
-    return Proposal(masks_of(dead), f"{len(dead)} dead results, {gain} tokens, room is short")
+    return Proposal(masks_of(dead), f"{counted(len(dead), 'dead result')}, {gain} tokens, room is short")
+
+
+def _nothing_again(_: int) -> float:
+    return 0.0
 
 
 def best_clearing(
-    dead: Sequence[DeadResult], warm: WarmPrefixes, rates: Rates, *, cover: float = 2.0, least: int = 2_000, room: float | None = None
+    dead: Sequence[DeadResult],
+    warm: WarmPrefixes,
+    rates: Rates,
+    *,
+    cover: float = 2.0,
+    least: int = 2_000,
+    room: float | None = None,
+    again: Callable[[int], float] = _nothing_again,
 ) -> Clearing | None:
-    """Return the suffix of the dead results with the largest profit, or `None` if none pays or has room."""
-    best = max(_paying_suffixes(dead, warm, rates, cover, least, room=room), key=itemgetter(0), default=None)
+    """Return the suffix of the dead results with the largest profit, or `None` if none pays or has room.
+
+    `again` is the price of the reasoning that a change at an index of the view costs, in input tokens.
+    """
+    best = max(_paying_suffixes(dead, warm, rates, cover, least, room=room, again=again), key=itemgetter(0), default=None)
     return Clearing(*best[1:]) if best is not None else None
 
 
 def _paying_suffixes(
-    dead: Sequence[DeadResult], warm: WarmPrefixes, rates: Rates, cover: float, least: int, *, room: float | None = None
+    dead: Sequence[DeadResult],
+    warm: WarmPrefixes,
+    rates: Rates,
+    cover: float,
+    least: int,
+    *,
+    room: float | None = None,
+    again: Callable[[int], float] = _nothing_again,
 ) -> Iterator[tuple[float, int, int, float, float]]:
     """Yield the suffixes that pay, shortest first: the profit in input tokens, then the fields of its `Clearing`.
 
@@ -111,15 +135,15 @@ def _paying_suffixes(
             continue
         # Tokens cached after the first cleared result are no longer read; those that remain are written again.
         lost = hot - tokens[end - 1] if end else hot
-        price = write * (lost - gain) - read * lost
+        price = write * (lost - gain) - read * lost + again(result.place)
         if price <= 0 or (rent >= cover * price and gain >= least and (room is None or price <= room)):
             yield rent - cover * price, count, gain, rent, price
 
 
 def _why(best: Clearing) -> str:
     if best.price <= 0:
-        return f"{best.count} dead results, {best.gain} tokens, and clearing them costs nothing now"
-    return f"{best.count} dead results, {best.gain} tokens, paid {best.rent:.0f} in rent against a price of {best.price:.0f}"
+        return f"{counted(best.count, 'dead result')}, {best.gain} tokens, and clearing them costs nothing now"
+    return f"{counted(best.count, 'dead result')}, {best.gain} tokens, paid {best.rent:.0f} in rent against a price of {best.price:.0f}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,4 +166,4 @@ class Supersede:
         gain = sum(result.gain for result in dead)
         if not dead or (gain < self.gain and warm_prefixes(situation).longest):
             return ()
-        return Proposal(masks_of(dead), f"{len(dead)} superseded results, {gain} tokens")
+        return Proposal(masks_of(dead), f"{counted(len(dead), 'superseded result')}, {gain} tokens")

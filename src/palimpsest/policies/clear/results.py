@@ -2,35 +2,35 @@
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from palimpsest.audit.pins import pinned
+from palimpsest.audit.tools.calls import Operation, is_served, operation_of
 from palimpsest.core.edits import Edit, Mask
 from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.format.texts import counted
 from palimpsest.core.items import Document, Image, Item, Part, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.pairs import pairs_of
 from palimpsest.core.policy import Answer, Plan, Proposal, Save, Steps, Want, save
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.view import View
 
-TOOLS = frozenset({"Read", "Bash", "Grep", "Glob", "WebSearch", "WebFetch", "Edit", "Write"})
+# What Read, Bash, Grep, Glob, WebSearch, WebFetch, Edit and Write of Claude Code do.
+_CLEARED_OPERATIONS: Final[frozenset[Operation]] = frozenset({"read", "command", "search", "find", "web_search", "fetch", "edit", "write"})
 CLEARED = "[Old tool result content cleared]"
 PERSISTED = "<persisted-output>"
 
 
-# The same for tools of other programs, by the class that they were declared with.
-_CLASSES = frozenset({"read", "command", "search", "edit", "write"})
-
-
 def maskable(view: View) -> tuple[Item, ...]:
-    """Return the results of `TOOLS` and of tools that were declared to do the same, masked or not, oldest first."""
+    """Return the results of the tools that Claude Code clears, under the names of any program, masked or not, oldest first."""
     return tuple([result for call, result in pairs_of(view.items) if isinstance(call.content, ToolCall) and _clears(call.content)])
 
 
 def _clears(call: ToolCall) -> bool:
-    return call.tool in TOOLS or call.kind in _CLASSES
+    """Whether a result is cleared. Claude Code clears its own tools, and none of an MCP server."""
+    return not is_served(call.tool) and operation_of(call) in _CLEARED_OPERATIONS
 
 
 def protected_ids(view: View) -> frozenset[str]:
@@ -157,7 +157,7 @@ class ClearResults:
     keep: int = KEEP
     least: int = LEAST
     manual: bool = False
-    beside_cached: bool = True
+    beside_cached: bool = False
     name: str = "clear_results"
     shrinks: bool = True
 
@@ -188,13 +188,13 @@ class ClearResults:
             edits.append(Mask(notes))
         trigger = "manual" if self.manual else "auto"
         remaining = chosen.total - chosen.saved
-        why = f"{trigger}: {len(chosen.items)} old results of {chosen.saved:,} tokens are masked, {remaining:,} stay"
+        why = f"{trigger}: {counted(len(chosen.items), 'old result')} of {chosen.saved:,} tokens are masked, {remaining:,} stay"
         return Proposal(tuple(edits), why)
 
 
 @dataclass(frozen=True, slots=True)
 class ClearCached:
-    """Lets the provider drop from its cached prefix what `ClearResults` would mask; the messages stay byte-equal.
+    """Lets the provider clear what `ClearResults` would mask, as far as its context editing can say it; the messages stay byte-equal.
 
     Runs only for a card with cache edits, not in a sub-agent, and not after a mask for idle time.
     """
@@ -211,11 +211,35 @@ class ClearCached:
         """Propose one mask of the form `cached`, which every later request repeats."""
         if not situation.card.cache_edits or situation.child or edited_for_idle(situation, self.idle_minutes):
             return ()
-        chosen = choose_when_full(situation, self.target, self.keep, self.least)
-        if not chosen.items:
+        chosen = _clearable(situation, choose_when_full(situation, self.target, self.keep, self.least))
+        saved = sum(situation.tokens.item(item) for item in chosen)
+        if not chosen or saved < self.least:
             return ()
-        why = f"auto: the provider drops {len(chosen.items)} old results of {chosen.saved:,} tokens from its cache"
-        return Proposal((Mask(tuple(item.id for item in chosen.items), form="cached"),), why)
+        why = f"auto: the provider clears {counted(len(chosen), 'old result')} of {saved:,} tokens"
+        return Proposal((Mask(tuple(item.id for item in chosen), form="cached"),), why)
+
+
+def _clearable(situation: Situation, choice: ClearChoice) -> tuple[Item, ...]:
+    """Return the results that the provider can be asked to clear: it takes all results of a tool up to a place, or none.
+
+    A tool of which an earlier result has to stay is left out; empty results of the others are taken along.
+    """
+    wanted = {item.id for item in choice.items}
+    last = max((place for place, item in enumerate(situation.view.items) if item.id in wanted), default=-1)
+    before = {item.id for item in situation.view.items[: last + 1]}
+    protected = protected_ids(situation.view)
+    by_tool: dict[str, list[Item]] = {}
+    staying: set[str] = set()
+    for call, result in pairs_of(situation.view.items):
+        if result.id not in before or result.mask is not None or not isinstance(call.content, ToolCall):
+            continue
+        if result.id in wanted or (is_placeholder(result) and result.id not in protected):
+            by_tool.setdefault(call.content.tool, []).append(result)
+        else:
+            staying.add(call.content.tool)
+    cleared = [items for tool, items in by_tool.items() if tool not in staying and any(item.id in wanted for item in items)]
+    taken = {item.id for items in cleared for item in items}
+    return tuple(item for item in situation.view.items if item.id in taken)
 
 
 def _save_to_file(item: Item) -> Generator[Want, Answer, str]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from palimpsest.core.edits import Mask
+from palimpsest.core.format.texts import counted
 from palimpsest.core.items import Item, ToolCall
 from palimpsest.core.pairs import pairs_of
 from palimpsest.core.policy import Plan, Proposal
@@ -50,7 +51,8 @@ class ClearToolUses:
         freed = sum(_freed(situation, item) for item in chosen)
         if not chosen or not (reached or freed >= self.clear_at_least):
             return ()
-        why = f"auto: the input exceeds {self.trigger:,} tokens, so {len(chosen)} items before the newest {self.keep} tool uses are cleared"
+        cleared = counted(len(chosen), "item")
+        why = f"auto: the input exceeds {self.trigger:,} tokens, so {cleared} before the newest {self.keep} tool uses are cleared"
         return Proposal((Mask(tuple(item.id for item in chosen), CLEARED),), why)
 
     def _old(self, pairs: list[tuple[Item, Item]]) -> list[Item]:

@@ -9,6 +9,7 @@ from palimpsest.audit.floor import Floor, check_floor, token_limit, too_full
 from palimpsest.audit.fold_texts import NARRATIVE
 from palimpsest.audit.gate import FREE_SHARE, fold_limit
 from palimpsest.audit.pricing.price import price_of_fold, request_after_fold
+from palimpsest.audit.pricing.reasoning import is_within_loop
 from palimpsest.core.edits import Put
 from palimpsest.core.items import Text
 from palimpsest.core.policy import Look, Outcome, Plan, Proposal, Steps, look_or_none
@@ -129,6 +130,8 @@ class FoldFromLog:
 
     def _reason_by_rent(self, situation: Situation) -> str:
         """Return why a fold pays: the view is large, it would become much smaller, and the rent covers the price of a fold."""
+        if situation.reasoning and is_within_loop(situation.view):
+            return ""
         window = situation.budget.window
         share = min(1.0, window / FULL_WINDOW) if window else 1.0
         if situation.used < min(self.early_at, self.cold_at) * share or not self._shrinks_much(situation):

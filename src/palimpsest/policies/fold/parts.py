@@ -43,7 +43,7 @@ def evidence_part(situation: Situation, bounds: Bounds, kept: AbstractSet[int] =
 
     The results of the events `kept` stay visible, so that their commands are listed only if there is room.
     """
-    evidence, factor = situation.evidence, situation.tokens.factor
+    evidence, factor = situation.listed_evidence, situation.tokens.factor
     room = bounds.evidence - estimate(_EVIDENCE_TITLE, factor) - 8
     text = evidence_block(evidence, room, elsewhere=kept, factor=factor) if room > 0 else ""
     missing = [f"- {truncated(task, _TASK_CHARS)}" for task in evidence.tasks if task[:_TASK_CHARS] not in text]

@@ -1,14 +1,13 @@
 """Codex's compaction into a summary by a model and the newest user messages, and the last resort if it fails."""
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
 from palimpsest.audit.dead_results import clearing_masks
-from palimpsest.audit.fold_texts import EVIDENCE_TITLE, EVIDENCE_TOKENS, evidence_text
 from palimpsest.audit.pins import pinned
-from palimpsest.core.edits import Fold, Into, Keep, Mask, Put
+from palimpsest.core.edits import Fold, Mask, Put
 from palimpsest.core.errors import NoModel, PalimpsestError
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Text, ToolResult
@@ -25,16 +24,9 @@ from palimpsest.policies.prompt import prompt
 from palimpsest.policies.summarize.shorten import TrimmedReply, ask_dropping_items
 
 
-def summary_text(situation: Situation, summary: str, messages: Iterable[Into] = (), tokens: int = EVIDENCE_TOKENS) -> str:
-    """Return the text that replaces the work: an introduction, the summary, and the evidence from the log.
-
-    messages: the user messages that stay, which the evidence does not list again.
-    tokens: bound of the evidence, at most 2% of the window.
-    """
-    shown_ids = frozenset(piece.id for message in messages for piece in message if isinstance(piece, Keep))
-    evidence = evidence_text(situation.evidence, shown_ids, min(tokens, situation.budget.window // 50))
-    text = f"{prompt('handoff_prefix')}\n{summary}"
-    return f"{text}\n\n{EVIDENCE_TITLE}\n{evidence}" if evidence else text
+def summary_text(summary: str) -> str:
+    """Return the text that replaces the work: an introduction, and the summary in the next line."""
+    return f"{prompt('handoff_prefix')}\n{summary}"
 
 
 KEPT_TOKENS = 20_000
@@ -49,7 +41,6 @@ class Handoff:
 
     inject: moments at which the fold repeats the stated context; at others it is stated again with the next turn.
     kept_tokens: bound of the user messages that stay.
-    evidence_tokens: bound of the evidence from the log after the summary; 0 for none.
     in_parts: a message that is cut becomes three parts.
     prompt_text, prompt_file: replace the built-in prompt; the text wins.
     """
@@ -57,7 +48,6 @@ class Handoff:
     inject: frozenset[Moment]
     trigger: HandoffTrigger = field(default_factory=HandoffTrigger)
     kept_tokens: int = KEPT_TOKENS
-    evidence_tokens: int = EVIDENCE_TOKENS
     in_parts: bool = False
     prompt_text: str = ""
     prompt_file: str = ""
@@ -87,18 +77,18 @@ class Handoff:
     def _proposal(self, situation: Situation, run: HandoffRun, answer: TrimmedReply, why: str) -> Outcome:
         summary = last_message(answer.reply)
         level = situation.budget.compact_at or situation.budget.window
-        fold, size = self._fold(situation, run, summary, self.kept_tokens, self.evidence_tokens)
+        fold, size = self._fold(situation, run, summary, self.kept_tokens)
         # A summary may be longer than the conversation: then less and less is kept until it fits.
-        for kept, bound, evidence in ((self.kept_tokens // 4, level // 4, self.evidence_tokens // 4), (_LEAST, level // 16, 0)):
+        for kept, bound in ((self.kept_tokens // 4, level // 4), (_LEAST, level // 16)):
             if size + situation.incoming < level and size < situation.tokens.total(situation.view) + situation.tools_tokens:
                 break
             cut_summary = truncate_middle(summary, bound).text
-            fold, size = self._fold(situation, run, cut_summary, kept, evidence)
+            fold, size = self._fold(situation, run, cut_summary, kept)
         return Proposal((fold,), why, notices=notices(situation, size, answer.dropped))
 
-    def _fold(self, situation: Situation, run: HandoffRun, summary: str, kept: int, evidence: int) -> tuple[Fold, int]:
+    def _fold(self, situation: Situation, run: HandoffRun, summary: str, kept: int) -> tuple[Fold, int]:
         messages = keep_texts(messages_of(run.shown), kept, in_parts=self.in_parts)
-        last = Put("summary", Text(summary_text(situation, summary, messages, evidence)))
+        last = Put("summary", Text(summary_text(summary)))
         groups = (*(Group(message) for message in messages), Group((last,), "summary"))
         fold = handoff_fold(situation, run, groups, inject=situation.moment in self.inject)
         return fold, tokens_after(situation, run.items, fold)

@@ -76,7 +76,7 @@ class HandoffTrigger:
         sealed = {item.content.provider for item in situation.view.items if item.kind == "summary" and isinstance(item.content, Opaque)}
         if old.provider in sealed and old.provider != new.provider:
             return f"{new.name} cannot read the encrypted summary of {old.name}"
-        if codex_effective(old.window) <= codex_effective(new.window):
+        if codex_effective(old.working_window) <= codex_effective(new.working_window):
             return ""
         level = situation.budget.compact_at
         if (level is not None and situation.used > level) or (self.at_effective_window and situation.used >= effective_window(situation)):

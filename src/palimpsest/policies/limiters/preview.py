@@ -59,7 +59,7 @@ class PreviewLimiter:
         if shown == text:
             return returned
         address = yield from save(Save(text.encode("utf-8", "surrogatepass")))
-        return with_text(returned, f"{shown}\n[the whole is kept as {address}]", address)
+        return with_text(returned, shown, address)
 
 
 def _is_binary(text: str) -> bool:

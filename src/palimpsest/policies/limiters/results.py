@@ -4,10 +4,11 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from math import ceil
-from typing import Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from msgspec.structs import replace
 
+from palimpsest.audit.tools.calls import Operation, tool_operation
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.format.tags import without_tags
@@ -112,7 +113,7 @@ def with_header(output: CapturedOutput, body: str, status: CommandStatus) -> str
 
 
 CLAUDE_LIMIT_CHARS = 400_000
-CLAUDE_LIMITS_CHARS: Mapping[str, int] = {"Bash": 30_000}
+CLAUDE_LIMITS_CHARS: Mapping[Operation, int] = {"command": 30_000}
 _UNITS = ("KB", "MB", "GB")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
@@ -121,20 +122,21 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 class ClaudeLimiter:
     """Claude Code's limiter: saves a result of more characters than the limit to a file and shows its first 2 KB.
 
-    limits: limits by tool, in characters; `limit` is that of all other tools.
-    short_names: name the files of Bash by a digest instead of the call id.
+    limits: limits by what a tool does, in characters; `limit` is that of all other tools.
+    short_names: name the files of commands by a digest instead of the call id.
     """
 
-    limits: Mapping[str, int] = field(default_factory=lambda: CLAUDE_LIMITS_CHARS)
+    limits: Mapping[Operation, int] = field(default_factory=lambda: CLAUDE_LIMITS_CHARS)
     limit: int = CLAUDE_LIMIT_CHARS
     short_names: bool = False
+    names_file: ClassVar = True
 
     def __call__(self, returned: ToolReturned) -> Generator[Want, Answer, ToolReturned]:
         """Return the result to record; unchanged if it is empty, has an image, is within the limit or cannot be saved."""
         result = returned.result
         if not _has_content(result) or any(isinstance(part, Image | Document) for part in result.parts):
             return returned
-        if length_of(result) <= self.limits.get(returned.tool, self.limit):
+        if length_of(result) <= self.limits.get(tool_operation(returned.tool), self.limit):
             return returned
         text, suffix = as_file(result)
         data = text.encode("utf-8", "surrogatepass")
@@ -146,7 +148,7 @@ class ClaudeLimiter:
         return replace(returned, result=replace(result, parts=(Text(placeholder(text, path)),), blob=blob))
 
     def _file_name(self, returned: ToolReturned) -> str:
-        if self.short_names and returned.tool == "Bash":
+        if self.short_names and tool_operation(returned.tool) == "command":
             digest = sha256(returned.result.call_id.encode("utf-8", "surrogatepass")).digest()
             return "b" + "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:8])
         return returned.result.call_id
@@ -220,9 +222,6 @@ class CodexLimiter:
         return ToolResult(call_id, (Text(with_header(output, body.text, status)),), blob=blob)
 
 
-_SHELL_TOOLS = frozenset({"bash", "shell"})
-
-
 @dataclass(frozen=True, slots=True)
 class OpencodeLimiter:
     """OpenCode's limiter: cuts a result above a number of lines or bytes; with `shell_tail` shell output keeps its end, not its start."""
@@ -230,19 +229,22 @@ class OpencodeLimiter:
     lines: int = OPENCODE_LINES
     size: int = OPENCODE_BYTES
     shell_tail: bool = False
+    names_file: ClassVar = True
 
     def __call__(self, returned: ToolReturned) -> Generator[Want, Answer, ToolReturned]:
         """Return the result to record."""
         result = returned.result
         text = text_of_parts(result)
-        tail = self.shell_tail and returned.tool in _SHELL_TOOLS
+        tail = self.shell_tail and tool_operation(returned.tool) == "command"
         bounded = truncate_lines(text, self.lines, self.size, "tail" if tail else "head")
         if not bounded.cut:
             return returned
+        data = text.encode("utf-8", "surrogatepass")
         try:
-            address = yield from save(Save(text.encode("utf-8", "surrogatepass")))
+            address = yield from save(Save(data))
+            path = yield from save(Save(data, f"tool_{result.call_id}"))
         except PalimpsestError:
             return returned
-        notice = f"...{bounded.cut} {bounded.unit} truncated...\nAll of it is kept as {address}; search it or read it with an offset."
+        notice = f"...{bounded.cut} {bounded.unit} truncated...\nFull output saved to: {path}\nSearch it, or read it with an offset."
         shown = f"{notice}\n\n{bounded.text}" if tail else f"{bounded.text}\n\n{notice}"
         return with_text(returned, shown, address)

@@ -69,7 +69,9 @@ class Anchor:
         pins = pinned(situation.view)
         into += tuple(Keep(item.id) for item in folded if item.id in pins)
         into += tuple(_without_file(item) for item in resent)
-        if situation.moment != "asked" and not resent:
+        # Within a turn the next request would end with the summary, a reply which many models refuse to go on from.
+        ends = situation.health.turn is not None and last is situation.view.items[-1]
+        if (situation.moment != "asked" or ends) and not resent:
             continuation = prompt("opencode/continue_or_ask") if self.transcript == "text" else prompt("opencode/continue")
             into += (Put("reminder", Text(continuation)),)
         why = "asked for" if situation.moment == "asked" else f"{situation.used:,} tokens are used"

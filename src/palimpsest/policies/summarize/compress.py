@@ -1,8 +1,8 @@
-"""The compaction of the profile `classroom`: saves the transcript to a file and folds the conversation into a short summary."""
+"""The compaction of the profile `classroom`: saves the transcript in the project and folds the conversation into a short summary."""
 
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -10,15 +10,18 @@ from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Fold, Into, Keep, Put
 from palimpsest.core.items import Content, Document, Image, Item, Opaque, Text, Thinking, ToolCall, ToolResult, text_of
 from palimpsest.core.pairs import settled
-from palimpsest.core.policy import Answer, Ask, Look, Plan, Proposal, Save, Steps, Want, ask, look, save
+from palimpsest.core.policy import Ask, Plan, Proposal, Save, Steps, ask, save
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.core.view import shown
 from palimpsest.policies.fold_threshold import fold_threshold
 from palimpsest.policies.prompt import prompt
 from palimpsest.policies.summarize.summarize import checked_summary
+from palimpsest.policies.summarize.wire_messages import message_lines
 from palimpsest.wire.responses.item_json import item_json
 
 LONGEST_RESULT = 2_000
+CONTINUE: Final = "continue"
+"""The source of the request to go on after a compaction within a turn."""
 
 
 def flatten(items: Iterable[Item], longest: int = LONGEST_RESULT) -> str:
@@ -79,10 +82,9 @@ class Compress:
 
     def _steps(self, situation: Situation, items: tuple[Item, ...]) -> Steps:
         view = situation.view
-        name = yield from _free_name(situation)
-        lines = [_message_line(item) for item in items]
         # The transcript is saved first, so that a failure loses nothing.
-        yield from save(Save(b"".join(line + b"\n" for line in lines if line), name))
+        yield from save(Save(message_lines(items), f".transcripts/transcript_{situation.now // 1000}.jsonl", in_project=True))
+        lines = [_message_line(item) for item in items]
         text = "[" + ",".join(line.decode() for line in lines if line) + "]"
         part = text[: self.shown_chars] if self.shown_end == "start" else text[-self.shown_chars :]
         request = prompt("classroom_summary", focus=situation.asked, conversation=part)
@@ -91,18 +93,11 @@ class Compress:
         stated = {fact.id for fact in view.facts.values()} | pinned(view)
         kept = tuple(Keep(item.id) for item in items if item.id in stated)
         into: Into = (*kept, summary, Put("assistant", Text("Understood. Continuing.", "assistant")))
+        if situation.health.turn is not None:
+            # The next request would end with a reply, which many models refuse to go on from.
+            into += (Put("reminder", Text("<reminder>Go on with the task.</reminder>"), CONTINUE),)
         why = "asked for" if situation.moment == "asked" else f"{situation.used:,} tokens are more than {self.above:,}"
         return Proposal((Fold(items[0].id, items[-1].id, into),), why)
-
-
-def _free_name(situation: Situation) -> Generator[Want, Answer, str]:
-    """Return a file name for the transcript that is not in use."""
-    stem = f".transcripts/transcript_{situation.now // 1000}"
-    name, number = f"{stem}.jsonl", 1
-    while (yield from look(Look(name))) is not None:
-        number += 1
-        name = f"{stem}-{number}.jsonl"
-    return name
 
 
 def _message_line(item: Item) -> bytes:

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from palimpsest.core.errors import CannotFold, PromptTooLong
 from palimpsest.core.events import ModelReplied
-from palimpsest.core.items import Item, Text
-from palimpsest.core.pairs import rounds, safe_cuts
+from palimpsest.core.items import Item, Opaque, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.pairs import pairs_of, rounds
 from palimpsest.core.policy import Answer, Ask, Want, ask
 from palimpsest.core.tokens.view_sizes import CountsTokens
 
@@ -67,9 +67,6 @@ def ask_halving_rounds(
     raise CannotFold("exhausted: not even the oldest round fits a request of its own", kind="exhausted")
 
 
-REQUESTS = 5
-
-
 class TrimmedReply(NamedTuple):
     """A reply, and how many of the oldest items were left out of its request."""
 
@@ -77,31 +74,45 @@ class TrimmedReply(NamedTuple):
     dropped: int = 0
 
 
-def ask_dropping_items(want: Ask, requests: int = REQUESTS) -> Generator[Want, Answer, TrimmedReply]:
-    """Send a request; while it is too long, drop its oldest rounds and send it again, at most `requests` times.
+# Codex has no bound; a server that refuses whatever it gets must not be asked for ever.
+MOST_REQUESTS = 50
 
-    Raises `PromptTooLong` if the last request is still too long, or nothing more can be dropped.
+
+def ask_dropping_items(want: Ask, requests: int = MOST_REQUESTS) -> Generator[Want, Answer, TrimmedReply]:
+    """Send a request; while it is too long, drop its oldest item and send it again, as Codex does, at most `requests` times.
+
+    Raises `PromptTooLong` if the last request is still too long, or one item is left.
     """
-    items, number = want.items, 0
-    while True:
-        number += 1
+    items = want.items
+    for left in reversed(range(requests)):
         try:
             return TrimmedReply((yield from ask(replace(want, items=items))), len(want.items) - len(items))
         except PromptTooLong:
-            start = start_after_drop(items, 5 if number == 1 else 2) if number < requests else None
-            if start is None:
+            shorter = without_oldest(items)
+            if not left or not shorter:
                 raise
-            items = items[start:]
+            items = shorter
+    raise CannotFold("no request was made", kind="too_long_to_compact")
 
 
-def start_after_drop(items: Sequence[Item], share: int) -> int | None:
-    """Return the start of the items that remain when one in `share` of the rounds is dropped; `None` if nothing would remain.
+def without_oldest(items: Sequence[Item]) -> tuple[Item, ...]:
+    """Return the items without the oldest message, call or result; the result of a dropped call goes too, and the call of a result."""
+    if not items:
+        return ()
+    first = _message(items[0])
+    count = 1 if first is None else next((place for place, item in enumerate(items) if _message(item) != first), len(items))
+    dropped = {item.id for item in items[:count]}
+    for call, result in pairs_of(items):
+        if not dropped.isdisjoint((call.id, result.id)):
+            dropped |= {call.id, result.id}
+    return tuple(item for item in items[count:] if item.id not in dropped)
 
-    No call is separated from its result.
-    """
-    starts = rounds(items)
-    if len(starts) < 2:
+
+def _message(item: Item) -> tuple[str, str] | None:
+    """Return what the parts of one message of the provider share; `None` for what is an item of its own, such as a call."""
+    content = item.content
+    if isinstance(content, ToolCall | ToolResult | Opaque):
         return None
-    target = starts[min(len(starts) - 1, -(-len(starts) // share))]
-    cut = next(cut for cut in safe_cuts(items) if cut >= target)
-    return cut if cut < len(items) else None
+    event, _, rest = item.id.partition(".")
+    origin = content.ref or (item.id if "." in rest else event)
+    return ("thinking" if isinstance(content, Thinking) else getattr(content, "role", "user")), origin

@@ -91,13 +91,13 @@ class ContinuationMessage:
     measured: bool = False
     keep_analysis: bool = False
 
-    def message(self, summary: str, session: str, *, automatic: bool, kept: bool, tools: tuple[str, ...] = ()) -> str:
-        """Return the text of the message; `kept` says whether messages after the summary stay."""
+    def message(self, summary: str, transcript: str, *, automatic: bool, kept: bool, tools: tuple[str, ...] = ()) -> str:
+        """Return the text of the message; `kept` says whether messages after the summary stay. Without a transcript none is named."""
         parts = [prompt("claude_code/continued_opening")]
         if self.measured and tools:
             used = without_tags(", ".join(sorted(set(tools))), "tools-used-before-summary")
             parts.append(within("system-reminder", f"<tools-used-before-summary>{used}</tools-used-before-summary>"))
-        parts += [summary, prompt("claude_code/continued_pointer", session=session)]
+        parts += [summary, *([prompt("claude_code/continued_pointer", transcript=transcript)] if transcript else [])]
         if self.measured:
             parts += [prompt("claude_code/continued_work"), prompt("claude_code/continued_verbatim")]
         else:
@@ -199,7 +199,11 @@ class Summarize:
         keeps = tuple(Keep(item.id) for item in folded if item.id in kept_ids)
         automatic = situation.moment != "asked"
         text = self.form.message(
-            summary, situation.session, automatic=automatic, kept=bool(keeps) or end < len(items), tools=(*tools, *situation.health.called)
+            summary,
+            situation.transcript,
+            automatic=automatic,
+            kept=bool(keeps) or end < len(items),
+            tools=(*tools, *situation.health.called),
         )
         edit = Fold(folded[0].id, folded[-1].id, (Put("summary", Text(text)), *keeps))
         return Proposal((edit,), _why(situation), notices=(self.report,))

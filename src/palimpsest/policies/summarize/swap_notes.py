@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from palimpsest.audit.pins import pinned
 from palimpsest.core.edits import Fold, Keep, Put
+from palimpsest.core.format.texts import counted
 from palimpsest.core.items import MODEL_KINDS, Item, Text, seq_of
 from palimpsest.core.pairs import pairs_of, pending_calls
 from palimpsest.core.policy import Plan, Proposal
@@ -53,14 +54,15 @@ class SwapNotes:
         if start is None or start <= _after_summary(view.items):
             return ()
         automatic = situation.moment != "asked"
-        text = self.form.message(f"Summary:\n{notes.text.strip()}", situation.session, automatic=automatic, kept=start < len(view.items))
+        text = self.form.message(f"Summary:\n{notes.text.strip()}", situation.transcript, automatic=automatic, kept=start < len(view.items))
         folded = view.items[:start]
         kept_ids = pinned(view).union(item.id for item in pending_calls(view.items))
         keeps = tuple(Keep(item.id) for item in folded if item.id in kept_ids)
         put = Put("summary", Text(text))
         if self._still_full(situation, put, [item for item in folded if item.id in kept_ids] + list(view.items[start:])):
             return ()
-        why = f"{'auto' if automatic else 'manual'}: the running notes stand for {start} items, the newest {len(view.items) - start} stay"
+        covered = counted(start, "item")
+        why = f"{'auto' if automatic else 'manual'}: the running notes stand for {covered}, the newest {len(view.items) - start} stay"
         return Proposal((Fold(folded[0].id, folded[-1].id, (put, *keeps)),), why, notices=(self.report,))
 
     def kept_start(self, situation: Situation, notes: RunningNotes) -> int | None:

@@ -1,16 +1,19 @@
 """The sources of Codex, as documented and as measured in 0.166."""
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
-from palimpsest.core.format.tags import within
+from palimpsest.core.format.tags import attribute, within
+from palimpsest.core.items import Image, Part, Text
 from palimpsest.sources.environment import codex_environment
 from palimpsest.sources.instructions.files import FILE_BYTES, MARKERS, config_folder, folders_of_project
 from palimpsest.sources.instructions.statements import agents_md
 from palimpsest.sources.model_prompt import CODEX_FAMILIES, model_prompt
 from palimpsest.sources.modes import codex_mode, permissions, personality, realtime
 from palimpsest.sources.notes import notes
+from palimpsest.sources.progress import work_state
 from palimpsest.sources.skills.catalogue import codex_catalogue
 from palimpsest.sources.skills.files import Skill, SkillRoot, find_skills
 from palimpsest.sources.source import Source, SourceSet, World, given
@@ -37,14 +40,15 @@ def codex_sources(settings: Mapping[str, str]) -> SourceSet:
             _developer(settings),
             notes("developer", states_changes=False),
             codex_mode(),
-            realtime(),
+            _voice(settings),
             personality(covered_by="base"),
-            given("apps", "developer", frame=lambda text: within("apps_instructions", text.strip())),
+            _section("apps", settings),
             codex_catalogue(codex_skills),
-            given("plugins", "developer", frame=lambda text: within("plugins_instructions", text.strip())),
-            given("attribution", "developer"),
+            _section("plugins", settings),
+            _attribution(settings),
             _instructions(settings, states_changes=False),
             codex_environment(),
+            *work_state("developer"),
         ),
         renews_head=False,
     )
@@ -64,16 +68,33 @@ def codex_0_166_sources(settings: Mapping[str, str]) -> SourceSet:
             permissions(tag=True),
             _developer(settings),
             personality(covered_by="base"),
-            realtime(),
+            _voice(settings),
             codex_mode(),
-            given("apps", "developer", frame=lambda text: within("apps_instructions", text.strip())),
-            given("plugins", "developer", frame=lambda text: within("plugins_instructions", text.strip())),
-            given("attribution", "developer"),
+            _section("apps", settings),
+            _section("plugins", settings),
+            _attribution(settings),
             _instructions(settings, states_changes=True),
             codex_environment(filesystem=True),
+            *work_state("developer"),
         ),
         renews_head=False,
     )
+
+
+def framed_images(parts: tuple[Part, ...], *, documented: bool = False) -> tuple[Part, ...]:
+    """Return what the user says with a tag round each image; a local one is numbered, as documented in quotes, else with its path."""
+    framed: list[Part] = []
+    images = 0
+    for part in parts:
+        if not isinstance(part, Image):
+            framed.append(part)
+            continue
+        images += 1
+        number = f'"[Image #{images}]"' if documented else f"[Image #{images}]"
+        path = attribute("path", part.name) if part.name and not documented else ""
+        opening = f"<image name={number}{path}>" if part.blob else "<image>"
+        framed += (Text(opening, attached=True), part, Text("</image>", attached=True))
+    return tuple(framed)
 
 
 def codex_skills(world: World) -> tuple[Skill, ...]:
@@ -98,12 +119,32 @@ def _real(world: World, skill: Skill) -> str:
     return world.real_path(skill.path) or skill.path
 
 
+def _attribution(settings: Mapping[str, str]) -> Source:
+    name = settings.get("commit_attribution", "").strip()
+    return _configured(
+        "attribution", f"End the message of each commit that you make with the trailer `Co-authored-by: {name}`." if name else ""
+    )
+
+
+def _voice(settings: Mapping[str, str]) -> Source:
+    found, text = realtime(), settings.get("realtime", "").strip()
+    return replace(found, observe=lambda _: {"text": text}) if text else found
+
+
+def _section(key: str, settings: Mapping[str, str]) -> Source:
+    """Return a section about what is connected: the text of the setting of that name, else what the engine gives."""
+    return _configured(key, settings.get(key, "").strip(), lambda text: within(f"{key}_instructions", text.strip()))
+
+
+def _configured(key: str, text: str, frame: Callable[[str], str] = str.strip) -> Source:
+    """Return a source of the developer that states a configured text, or without one what the engine gives."""
+    found = given(key, "developer", frame=frame)
+    return replace(found, observe=lambda _: {"text": text}) if text else found
+
+
 def _developer(settings: Mapping[str, str]) -> Source:
     """Return the configured developer instructions: those that the engine gives, else the setting."""
-    configured = settings.get("developer_instructions", "").strip()
-    if not configured:
-        return given("developer", "developer")
-    return Source("developer", lambda _: {"text": configured}, lambda fields: fields["text"], role="developer")
+    return _configured("developer", settings.get("developer_instructions", "").strip())
 
 
 def _instructions(settings: Mapping[str, str], *, states_changes: bool) -> Source:

@@ -1,7 +1,7 @@
 """The sources of OpenCode, as documented and as measured in 1.18: all of them stand in the head."""
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from palimpsest.core.format.tags import attribute, without_tags
@@ -10,6 +10,7 @@ from palimpsest.sources.instructions.files import config_folder, folders_of_proj
 from palimpsest.sources.instructions.statements import file_list, opencode_files
 from palimpsest.sources.mcp import mcp_in_head
 from palimpsest.sources.model_prompt import OPENCODE_1_18_FAMILIES, OPENCODE_FAMILIES, Families, model_prompt
+from palimpsest.sources.progress import work_state
 from palimpsest.sources.skills.catalogue import opencode_list
 from palimpsest.sources.skills.files import Skill, SkillRoot, find_skills
 from palimpsest.sources.source import Fields, Source, SourceSet, World, given
@@ -21,7 +22,9 @@ _OFF: Final = frozenset({"", "0", "false", "no", "off"})
 
 def opencode_sources(settings: Mapping[str, str]) -> SourceSet:
     """Return the documented sources: base prompt, environment, instruction files, and the text of the last message's `system`."""
-    return SourceSet((_base(OPENCODE_FAMILIES), opencode_environment(), _instructions(settings, global_first=False), _system()))
+    return SourceSet(
+        (_base(OPENCODE_FAMILIES), opencode_environment(), _instructions(settings, global_first=False), _system(), *work_state())
+    )
 
 
 def opencode_1_18_sources(settings: Mapping[str, str]) -> SourceSet:
@@ -35,6 +38,7 @@ def opencode_1_18_sources(settings: Mapping[str, str]) -> SourceSet:
             _mcp(),
             opencode_list(opencode_skills),
             _system(),
+            *work_state(),
         )
     )
 
@@ -44,12 +48,19 @@ def opencode_skills(world: World) -> tuple[Skill, ...]:
 
     A skill without a description can be loaded and is not listed.
     """
+    return find_skills(world, _skill_roots(world, (".claude", ".agents")), needs_description=False)
+
+
+def opencode_documented_skills(world: World) -> tuple[Skill, ...]:
+    """Return the skills of `.claude` of the user and of each folder up to the project root, and of the config folder."""
+    return find_skills(world, _skill_roots(world, (".claude",)))
+
+
+def _skill_roots(world: World, names: Sequence[str]) -> list[SkillRoot]:
     home, config = world.state.home, config_folder(world, ".config/opencode")
-    names = (".claude", ".agents")
     roots = [SkillRoot(posixpath.join(home, name, "skills"), "user") for name in names if home]
     roots += [SkillRoot(posixpath.join(folder, name, "skills"), "repo") for folder in folders_of_project(world) for name in names]
-    roots += [SkillRoot(posixpath.join(config, name), "user") for name in ("skill", "skills") if config]
-    return find_skills(world, roots, needs_description=False)
+    return roots + [SkillRoot(posixpath.join(config, name), "user") for name in ("skill", "skills") if config]
 
 
 def _base(families: Families) -> Source:

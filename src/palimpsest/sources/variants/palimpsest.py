@@ -10,7 +10,7 @@ from palimpsest.sources.mcp import mcp_statement
 from palimpsest.sources.model_prompt import OUR_FAMILIES, model_prompt
 from palimpsest.sources.modes import mode, permissions, personality
 from palimpsest.sources.notes import notes
-from palimpsest.sources.progress import agent_types, session_start, tasks
+from palimpsest.sources.progress import agent_types, session_start, tasks, todos
 from palimpsest.sources.skills.catalogue import skill_list
 from palimpsest.sources.skills.files import Skill, SkillRoot, find_skills
 from palimpsest.sources.source import Fields, Source, SourceSet, World, given, reminder
@@ -44,6 +44,7 @@ def palimpsest_sources(settings: Mapping[str, str]) -> SourceSet:
             date_source(),
             business_state(),
             tasks(),
+            todos(),
             session_start(),
         )
     )
@@ -59,6 +60,7 @@ def classroom_sources() -> SourceSet:
             given("cards", "user", frame=reminder),
             business_state(),
             tasks(),
+            todos(),
         )
     )
 

@@ -34,9 +34,29 @@ class MemoryConfig(Struct, frozen=True, kw_only=True):
     recall_tokens: Annotated[Number, Meta(description="Most tokens that a prompt recalls.")] = 2_000
     recall_epoch_tokens: Annotated[Number, Meta(description="Most tokens that prompts recall between two folds.")] = 6_000
     recall_pick: Annotated[bool, Meta(description="Let a model choose among the notes that were found, which costs money.")] = False
+    recall_model: Annotated[
+        str,
+        Meta(
+            description="Model that chooses notes where a model does; unset: a light one of the provider of the session's model, "
+            "or that model itself.",
+            extra={"example": '"claude-haiku-4-5"'},
+        ),
+    ] = ""
     recall_embeddings: Annotated[bool, Meta(description="Use local embeddings for recall (extra `embed`).")] = False
-    day_tokens_read: Annotated[Number, Meta(description="Most tokens that jobs of memory send to a model on one day.")] = 200_000
+    end_seconds: Annotated[
+        Span,
+        Meta(description="Seconds that the end of a session which ends with its turn waits for jobs of memory, if its profile has them."),
+    ] = 60.0
+    day_tokens_read: Annotated[
+        Number, Meta(description="Most tokens that jobs of memory send to a model on one day, without those that a session has cached.")
+    ] = 200_000
     day_tokens_written: Annotated[Number, Meta(description="Most tokens that a model writes for jobs of memory on one day.")] = 20_000
+    stage_day_tokens_read: Annotated[
+        Number, Meta(description="As `day_tokens_read`, for the two stages of the profiles `codex` and `codex-0.166`.")
+    ] = 2_000_000
+    stage_day_tokens_written: Annotated[
+        Number, Meta(description="As `day_tokens_written`, for the two stages of the profiles `codex` and `codex-0.166`.")
+    ] = 300_000
     run_usd: Annotated[Budget, Meta(description="Most US dollars of one run of the pipeline; 0: no model is asked.")] = 1.0
     idle_hours: Annotated[Span, Meta(description="Hours after its last event from which a session counts as finished.")] = 6.0
     age_days: Annotated[Span, Meta(description="Days after its last event until which a session is read.")] = 10.0

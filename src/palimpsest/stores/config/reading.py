@@ -50,7 +50,7 @@ def read_config(path: Path) -> ConfigFile:
     try:
         text = read_text(path)
         table = tomllib.loads(text)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return ConfigFile(path, {}, {})
     except tomllib.TOMLDecodeError as error:
         return ConfigFile(path, {}, {}, (_syntax_problem(path, text, str(error)),))

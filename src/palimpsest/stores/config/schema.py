@@ -22,6 +22,7 @@ _Dollars: TypeAlias = Annotated[float, Meta(gt=0, le=1_000_000)]
 _Tokens: TypeAlias = Annotated[int, Meta(ge=0, le=99_999_999_999)]
 _Share: TypeAlias = Annotated[str, Meta(pattern=r"^(?:(?:[1-9][0-9]?|100)%|[1-9][0-9_]{0,11})$")]
 _Texts: TypeAlias = tuple[str, ...]
+_Line: TypeAlias = Annotated[str, Meta(pattern=r"^[^\r\n]*\Z", max_length=300)]
 
 # Keys that a project file may set: they choose a way of working or forbid something, and cannot grant anything.
 _PROJECT: Final = {"project": True}
@@ -44,6 +45,10 @@ class ContextConfig(Struct, frozen=True, kw_only=True):
         Literal["careful", "balanced", "thrifty"],
         Meta(description="careful keeps more, thrifty costs less and reads things again more often."),
     ] = "balanced"
+    compaction: Annotated[
+        Literal["ours", "provider", "auto"],
+        Meta(description="Who folds: ours (from the log), provider (its compaction), or auto: by price and loss."),
+    ] = "ours"
     narrative: Annotated[
         Literal["off", "asked", "auto"], Meta(description="Whether a model adds an account to a fold: off, asked or auto.")
     ] = "off"
@@ -70,6 +75,10 @@ class ContextConfig(Struct, frozen=True, kw_only=True):
     preview_above: Annotated[
         _Tokens | None, Meta(description="Tokens above which a result arrives as a preview; unset: 25000.", extra=_example("25000"))
     ] = None
+    thinking_rethought: Annotated[
+        Annotated[int, Meta(ge=0, le=100)] | None,
+        Meta(description="Percent of the reasoning an edit costs that its price takes to be thought again.", extra=_example("50")),
+    ] = None
     cache_ttl: Annotated[
         Literal["auto", "5m", "1h"],
         Meta(description="How long the provider's prompt cache lives: 5m, 1h, or auto: chosen by your pauses."),
@@ -77,6 +86,17 @@ class ContextConfig(Struct, frozen=True, kw_only=True):
     instructions: Annotated[
         str, Meta(description="Further instruction files, patterns and URLs, with commas between.", extra=_example('"docs/*.md"'))
     ] = ""
+    language: Annotated[str, Meta(description="Language of the answers; profiles of Claude Code only.", extra=_example('"Deutsch"'))] = ""
+    output_style: Annotated[
+        str,
+        Meta(
+            description="explanatory, learning, or a file of ~/.claude/output-styles by its name; profiles of Claude Code only.",
+            extra=_example('"explanatory"'),
+        ),
+    ] = ""
+    scratchpad: Annotated[
+        bool, Meta(description="Give each session a folder for temporary files beside the project; profiles of Claude Code only.")
+    ] = False
     evidence: Annotated[bool, Meta(description="Add what the log proves to the summaries of profiles that imitate other agents.")] = False
 
 
@@ -185,6 +205,64 @@ class JobsConfig(Struct, frozen=True, kw_only=True):
     ] = 2.0
 
 
+class CodexConfig(Struct, frozen=True, kw_only=True):
+    """What the profiles `codex` and `codex-0.166` state and ask for, under Codex's own names; no other profile reads it."""
+
+    personality: Annotated[
+        Literal["none", "friendly", "pragmatic"], Meta(description="Style of the replies: none, friendly, pragmatic.")
+    ] = "none"
+    collaboration_mode: Annotated[
+        Literal["default", "execute", "pair_programming"],
+        Meta(description="Way of working together in new sessions: default, execute, pair_programming; /mode selects another."),
+    ] = "default"
+    commit_attribution: Annotated[
+        _Line,
+        Meta(description="Co-author that commit messages name; unset: none.", extra={"example": '"Codex <noreply@openai.com>"'}),
+    ] = ""
+    realtime: Annotated[
+        str,
+        Meta(
+            description="How you talk to the agent by voice; unset: you type.", extra={"example": '"Dictated, so names may be misheard."'}
+        ),
+    ] = ""
+    apps: Annotated[
+        str,
+        Meta(description="Statement about apps (connectors) for the agent.", extra={"example": '"The connector `calendar` is signed in."'}),
+    ] = ""
+    plugins: Annotated[
+        str, Meta(description="Statement about plugins for the agent.", extra={"example": '"The plugin `figma` has the skill `tokens`."'})
+    ] = ""
+    service_tier: Annotated[
+        Literal["standard", "fast", "flex"],
+        Meta(description="Tier of OpenAI's service: fast costs more, flex less; neither price is known here, so both show as unknown."),
+    ] = "standard"
+
+
+class StatesConfig(Struct, frozen=True, kw_only=True):
+    """The business states of a task, which the profiles `palimpsest` and `classroom` state to the model."""
+
+    names: Annotated[
+        Mapping[Annotated[str, Meta(min_length=1, max_length=60)], Annotated[str, Meta(max_length=300)]],
+        Meta(
+            max_length=50,
+            description="States that a task can be in, each with a line for the model about what it means there.",
+            extra=_example('{ clarify = "Ask until the wish is clear; change nothing.", build = "The change is being made." }'),
+        ),
+    ] = {}
+    start: Annotated[str, Meta(description="State of a new session; unset: the first of states.names.", extra=_example('"clarify"'))] = ""
+    moves: Annotated[
+        Mapping[str, tuple[str, ...]],
+        Meta(
+            max_length=50,
+            description="States that can follow a state; unset: each can follow every other.",
+            extra=_example('{ clarify = ["build"], build = ["clarify"] }'),
+        ),
+    ] = {}
+    by_model: Annotated[
+        bool, Meta(description="Offer the tool `set_state`, by which the model moves the task; else only `--state` and hooks do.")
+    ] = False
+
+
 class Config(Struct, frozen=True, kw_only=True):
     """The configuration with all its values."""
 
@@ -240,6 +318,8 @@ class Config(Struct, frozen=True, kw_only=True):
     mcp: McpConfig = McpConfig()
     jobs: JobsConfig = JobsConfig()
     memory: MemoryConfig = MemoryConfig()
+    codex: CodexConfig = CodexConfig()
+    states: StatesConfig = StatesConfig()
     terminal: TerminalConfig = TerminalConfig()
     providers: Mapping[str, ProviderConfig] = {}
 
@@ -252,6 +332,8 @@ _WANTED: Final = {
     "retries": "a whole number from 0 to 100",
     "jobs.keep_alive_most": "a whole number from 1 to 1000000",
     "jobs.exit_seconds": "a number of seconds from 0 to 3600",
+    "states.names": "a table of at most 50 texts, each a line of at most 300 characters",
+    "states.moves": "a table of lists of states",
     "memory.parallel": "a whole number from 1 to 64",
 }
 _WANTED_KINDS: Final[Mapping[object, str]] = {
@@ -270,7 +352,9 @@ _WANTED_KINDS: Final[Mapping[object, str]] = {
 
 
 # Tables and keys that no environment variable sets.
-_ONLY_IN_FILES: Final = frozenset({"permissions", "tools", "agents", "files", "mcp", "jobs", "memory", "terminal", "providers", "hooks"})
+_ONLY_IN_FILES: Final = frozenset(
+    {"permissions", "tools", "agents", "files", "mcp", "jobs", "memory", "codex", "states", "terminal", "providers", "hooks"}
+)
 
 
 # The one job that a profile knows of, too: what it risks for the cache depends on it.
@@ -326,7 +410,10 @@ def _key(name: str, hint: Any, default: object) -> Key:
     meta: Meta = hint.__metadata__[-1]
     extra = meta.extra or {}
     from_environment = name == KEEP_ALIVE_KEY or not name.startswith(
-        ("permissions.", "tools.", "agents.", "files.", "mcp.", "jobs.", "memory.", "terminal.", "providers.", "hooks")
+        (
+            *("permissions.", "tools.", "agents.", "files.", "mcp.", "jobs.", "memory.", "codex.", "states.", "terminal.", "providers."),
+            "hooks",
+        )
     )
     variable = f"PAL_{name.rpartition('.')[2].upper()}" if from_environment else ""
     return Key(name, hint, default, meta.description or "", variable, bool(extra.get("project")), str(extra.get("example", "")))

@@ -55,13 +55,16 @@ class Settings(Struct, frozen=True):
             raise BadInput(f"{problem.message}; correct the file first", where=problem.where)
 
     def profile_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment with the settings of files under the variables that profiles read; set variables keep their value."""
+        """Return the environment with the settings of files under the names that profiles read; set variables keep their value."""
         texts = dict(environment)
         for key in KEYS.values():
             setting = self.settings.get(key.name)
             is_of_profiles = key.name.startswith("context.") or key.name == KEEP_ALIVE_KEY
             if is_of_profiles and setting is not None and not texts.get(key.variable, "").strip():
                 texts[key.variable] = _as_text(setting.value)
+            own = key.name.removeprefix("codex.")
+            if own != key.name and setting is not None and not texts.get(own, "").strip():
+                texts[own] = _as_text(setting.value)
         return texts
 
 

@@ -9,7 +9,7 @@ from palimpsest.core.items import Value
 from palimpsest.core.ports import Clock
 from palimpsest.stores.notes.jobs_database import JobsDatabase
 
-JobKind: TypeAlias = Literal["session", "scope"]
+JobKind: TypeAlias = Literal["session", "scope", "memory_stage1", "memory_consolidate_global"]
 ClaimStatus: TypeAlias = Literal["pending", "running", "done", "failed"]
 SkipReason: TypeAlias = Literal["up_to_date", "running", "retry_later", "retries_used_up", "cooldown"]
 _COLUMNS: Final = (

@@ -87,6 +87,11 @@ def _clean(rows: sqlite3.Connection, removed: RemovedSessions) -> None:
     keys = [(session,) for session in sorted(gone)]
     for table in ("rollouts", "facts"):
         rows.executemany(f"DELETE FROM {table} WHERE session = ?", keys)  # noqa: S608 - fixed names
+    rows.executemany("DELETE FROM stage1_outputs WHERE thread_id = ?", keys)
+    rows.executemany("DELETE FROM jobs WHERE kind = 'memory_stage1' AND key LIKE '%/' || ? AND status != 'running'", keys)
+    # The handbook is made again without them.
+    again = "UPDATE jobs SET watermark = max(watermark, success_watermark) + 1, baseline = '' WHERE kind = 'memory_consolidate_global'"
+    rows.execute(again)
     rows.executemany("DELETE FROM jobs WHERE kind = 'session' AND key = ? AND status != 'running'", keys)
     # A message may quote what could not be read.
     rows.execute("UPDATE jobs SET error = '' WHERE error != ''")

@@ -25,6 +25,11 @@ _TABLES: Final = (
         session TEXT PRIMARY KEY, scope TEXT NOT NULL, stem TEXT NOT NULL, source_at INTEGER NOT NULL, made_at INTEGER NOT NULL,
         uses INTEGER NOT NULL DEFAULT 0, last_used INTEGER NOT NULL DEFAULT 0, selected_at INTEGER NOT NULL DEFAULT -1)""",
     "CREATE TABLE IF NOT EXISTS facts (session TEXT PRIMARY KEY, scope TEXT NOT NULL, data BLOB NOT NULL)",
+    """CREATE TABLE IF NOT EXISTS stage1_outputs (
+        root TEXT NOT NULL, thread_id TEXT NOT NULL, source_updated_at INTEGER NOT NULL, raw_memory TEXT NOT NULL,
+        rollout_summary TEXT NOT NULL, rollout_slug TEXT NOT NULL, stem TEXT NOT NULL, cwd TEXT NOT NULL, branch TEXT NOT NULL,
+        user_words TEXT NOT NULL, generated_at INTEGER NOT NULL, usage_count INTEGER NOT NULL DEFAULT 0,
+        last_usage INTEGER NOT NULL DEFAULT 0, selected_for_phase2 INTEGER NOT NULL DEFAULT -1, PRIMARY KEY (root, thread_id))""",
     "CREATE TABLE IF NOT EXISTS spending (day TEXT PRIMARY KEY, read INTEGER NOT NULL, written INTEGER NOT NULL)",
 )
 

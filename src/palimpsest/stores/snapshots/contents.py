@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -10,8 +10,9 @@ from typing import Final
 from msgspec import Struct
 
 from palimpsest.core.errors import StoreError
-from palimpsest.stores.files import store_error, write_private
-from palimpsest.stores.snapshots.shadow import LARGE, SavedFile, Shadow
+from palimpsest.stores.files import read_regular, store_error, write_private
+from palimpsest.stores.snapshots.git import ShadowGit, find_git
+from palimpsest.stores.snapshots.shadow import FOLDER, LARGE, SavedFile, Shadow
 from palimpsest.stores.snapshots.taking import FILES, REST, LeftOut, pack_snapshot, parse_left_out
 
 _TEXT_MODES: Final = frozenset({"100644", "100755"})
@@ -73,6 +74,31 @@ def _refuse_special_objects(objects: Path) -> None:
         raise store_error(error, objects, "read") from error
     if special is not None:
         raise StoreError("this is no file, so that the snapshot cannot be read", where=special)
+
+
+def damaged_snapshots(home: Path) -> Iterator[tuple[str, str]]:
+    """Yield each project folder whose snapshots are not whole, and why; every content that a session needs is read."""
+    for folder in sorted((home.resolve() / FOLDER).glob("*.git")):
+        try:
+            root = os.fsdecode(read_regular(folder / "root")).rstrip("\n")
+        except OSError:
+            root = str(folder)
+        if problem := _problem(folder):
+            yield root, problem
+
+
+def _problem(folder: Path) -> str:
+    """Why the snapshots of a repository are not whole; empty if they are."""
+    program = find_git(folder)
+    if program is None:
+        return "they cannot be checked, because there is no git"
+    try:
+        _refuse_special_objects(folder / "objects")
+        # Without an index: it may name contents that no session needs.
+        ShadowGit(program, folder).run("fsck", "--full", "--no-dangling", "--no-reflogs", index=folder / "index-none")
+    except StoreError as error:
+        return f"{error.message} ({error.where})"
+    return ""
 
 
 def write_snapshot(

@@ -61,10 +61,24 @@ _PRIVATE: Final = 0o077
 
 
 def find_git(root: Path, search_path: str | None = None) -> str | None:
-    """The absolute path of git; `None` if there is none. Folders of the project and relative ones are not searched."""
+    """The absolute path of git; `None` if there is none.
+
+    Relative folders are not searched, nor those in `root` and in the project in which this process works, which could bring its own git.
+    """
     words = (os.environ.get("PATH", os.defpath) if search_path is None else search_path).split(os.pathsep)
-    safe = [word for word in words if Path(word).is_absolute() and not Path(word).resolve().is_relative_to(root)]
+    projects = (root, *_working_project())
+    safe = [word for word in words if Path(word).is_absolute() and not any(Path(word).resolve().is_relative_to(each) for each in projects)]
     return shutil.which("git", path=os.pathsep.join(safe))
+
+
+def _working_project() -> tuple[Path, ...]:
+    """The repository around the working folder, else that folder; nothing if the folder is gone, or around the home of the user."""
+    try:
+        here = Path.cwd()
+        top = next((folder for folder in (here, *here.parents) if os.path.lexists(folder / ".git")), here)
+        return tuple(folder for folder in (here, top) if not Path.home().resolve().is_relative_to(folder))
+    except OSError:
+        return ()
 
 
 def _kill_group(process: "subprocess.Popen[bytes]") -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from palimpsest.core.errors import StoreError
-from palimpsest.stores.files import write_private
 from palimpsest.stores.snapshots.git import ShadowGit, Wrap, find_git
 
 _LARGEST_POINTER: Final = 4_096
@@ -96,7 +95,12 @@ def borrowed_git(folder: Path, *, seconds: float, temp: Path | None = None) -> I
         yield None
         return
     with tempfile.TemporaryDirectory(prefix="pal-git-", dir=temp) as name:
-        settings = _borrow(repository, Path(name))
+        # A command in the sandbox may put a link in its place at any moment: what is written goes to the folder that is open here.
+        place = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            settings = _borrow(repository, place)
+        finally:
+            os.close(place)
         yield BorrowedGit(ShadowGit(program, Path(name), seconds, umask=-1), repository, settings)
 
 
@@ -153,26 +157,35 @@ def _plain(found: Repository) -> Repository:
     return found
 
 
-def _borrow(found: Repository, place: Path) -> tuple[str, ...]:
-    """Fill a new git folder, and return the settings that describe the file system."""
+def _borrow(found: Repository, place: int) -> tuple[str, ...]:
+    """Fill a new git folder that is open, and return the settings that describe the file system."""
     config = bounded_file(found.shared / "config", _LARGEST_CONFIG)
     tables = found.shared / "reftable"
     extensions = [("objectformat", "sha256")] * bool(_SHA256.search(config)) + [("refstorage", "reftable")] * tables.is_dir()
     lines = [f"[core]\nrepositoryformatversion = {int(bool(extensions))}\nbare = false\n[extensions]\n"]
-    write_private(place / "config", "".join((*lines, *(f"{name} = {value}\n" for name, value in extensions))).encode(), sync=False)
+    _put(place, "config", "".join((*lines, *(f"{name} = {value}\n" for name, value in extensions))).encode())
     head = bounded_file(found.folder / "HEAD", _LARGEST_POINTER)
     if not _HEAD.fullmatch(head):
         raise _refused(found.folder / "HEAD", "does not name a commit")
-    write_private(place / "HEAD", head, sync=False)
+    _put(place, "HEAD", head)
     for name in ("packed-refs", "shallow"):
         if data := bounded_file(found.shared / name, _LARGEST_LIST):
-            write_private(place / name, data, sync=False)
-    (place / "info").mkdir()
-    excludes = bounded_file(found.shared / "info" / "exclude", _LARGEST_CONFIG) + b"\n" + _user_excludes()
-    write_private(place / "info" / "exclude", excludes, sync=False)
+            _put(place, name, data)
+    os.mkdir("info", 0o700, dir_fd=place)
+    info = os.open("info", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place)
+    try:
+        _put(info, "exclude", bounded_file(found.shared / "info" / "exclude", _LARGEST_CONFIG) + b"\n" + _user_excludes())
+    finally:
+        os.close(info)
     for source in (found.shared / "objects", found.shared / "refs", *([tables] if tables.is_dir() and not tables.is_symlink() else [])):
-        (place / source.name).symlink_to(source)
+        os.symlink(source, source.name, dir_fd=place)
     return tuple(f"core.{name.decode()}={value.decode()}" for name, value in _FILE_SYSTEM.findall(config))
+
+
+def _put(folder: int, name: str, data: bytes) -> None:
+    """Write a new file in a folder that is open."""
+    with os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder), "wb") as file:
+        file.write(data)
 
 
 def _user_excludes() -> bytes:

@@ -5,9 +5,11 @@ import secrets
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
+from palimpsest.core.errors import StoreError
 from palimpsest.tools.tool import ToolError
 from palimpsest.tools.workspace import OutsideWorkspace, Workspace
 
@@ -18,6 +20,10 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK: Final = 1_000_000
+
+
+class IrregularFile(OSError):
+    """What has the name of a file is a folder, a pipe or a device."""
 
 
 @contextmanager
@@ -45,9 +51,28 @@ def opened_folder(roots: tuple[Path, ...], folder: Path, *, create: bool = False
         os.close(handle)
 
 
+@contextmanager
+def opened_file(roots: tuple[Path, ...], path: Path) -> Iterator[IO[bytes]]:
+    """A regular file below one of the roots, to be read. Raises `IrregularFile`, and errors as `opened_folder`."""
+    with opened_folder(roots, path.parent) as folder:
+        handle = os.open(path.name, _FILE, dir_fd=folder)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise IrregularFile("it is no regular file")
+        with open(handle, "rb", closefd=False) as file:  # it is a descriptor
+            yield file
+    finally:
+        os.close(handle)
+
+
 def roots_of(workspace: Workspace) -> tuple[Path, ...]:
     """The folders of a workspace."""
-    return (workspace.root, *workspace.extra)
+    return workspace.folders
+
+
+def _readable_roots(workspace: Workspace) -> tuple[Path, ...]:
+    """The folders below which files are read: also the shelf, of which a file is reached by its folder."""
+    return (*roots_of(workspace), *(place if place.is_dir() else place.parent for place in workspace.shelf()))
 
 
 def read_file(workspace: Workspace, path: Path, most: int) -> bytes | None:
@@ -57,21 +82,14 @@ def read_file(workspace: Workspace, path: Path, most: int) -> bytes | None:
     """
     name = workspace.shown(path)
     try:
-        with opened_folder(roots_of(workspace), path.parent) as folder:
-            handle = os.open(path.name, _FILE, dir_fd=folder)
+        with opened_file(_readable_roots(workspace), path) as file:
+            data = file.read(most + 1)
     except FileNotFoundError:
         return None
+    except IrregularFile as error:
+        raise ToolError(f"{name} is no regular file", where=name) from error
     except OSError as error:
         raise ToolError(f"{name} cannot be read: {error.strerror or error}", where=name) from error
-    try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise ToolError(f"{name} is no regular file", where=name)
-        with open(handle, "rb", closefd=False) as file:  # it is a descriptor
-            data = file.read(most + 1)
-    except OSError as error:
-        raise ToolError(f"{name} cannot be read: {error.strerror or error}", where=name) from error
-    finally:
-        os.close(handle)
     if len(data) > most:
         raise ToolError(f"{name} has more than {most:,} bytes; use grep to find the part that you need", where=name)
     return data
@@ -79,7 +97,7 @@ def read_file(workspace: Workspace, path: Path, most: int) -> bytes | None:
 
 def entries_of(workspace: Workspace, path: Path) -> list[str]:
     """The sorted names in a folder at a path that was resolved, folders with a slash at the end. Raises `OSError`."""
-    with opened_folder(roots_of(workspace), path) as folder, os.scandir(folder) as entries:
+    with opened_folder(_readable_roots(workspace), path) as folder, os.scandir(folder) as entries:
         return sorted(f"{each.name}/" if each.is_dir() else each.name for each in entries)
 
 
@@ -91,6 +109,7 @@ def make_folders(workspace: Workspace, folder: Path) -> None:
 
 def remove_file(workspace: Workspace, path: Path) -> None:
     """Delete a file, if it exists, at a path that was resolved. Raises `OSError`."""
+    workspace.before_removal(path)
     with opened_folder(roots_of(workspace), path.parent) as folder, suppress(FileNotFoundError):
         os.unlink(path.name, dir_fd=folder)
 
@@ -111,26 +130,75 @@ def confined_writer(*roots: Path) -> Callable[[Path, bytes], None]:
     return write
 
 
+def file_creator(root: Path) -> Callable[[str, bytes], str]:
+    """A function that makes a new file below a folder and returns its relative path, with a number in it if the name is taken.
+
+    The function raises `OutsideWorkspace` and `StoreError`.
+    """
+    workspace = Workspace(root)
+
+    def create(name: str, data: bytes) -> str:
+        wanted = workspace.resolve(name)
+        for number in count(1):
+            path = wanted if number == 1 else wanted.with_stem(f"{wanted.stem}-{number}")
+            try:
+                with opened_folder((workspace.root,), path.parent, create=True) as folder:
+                    _write_new(folder, path.name, data)
+                return workspace.shown(path)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise StoreError(f"{name} cannot be written: {error.strerror or error}", where=name) from error
+        raise AssertionError("numbers do not end")
+
+    return create
+
+
+def _write_new(folder: int, name: str, data: bytes) -> None:
+    """Write a file that does not exist yet. Raises `FileExistsError` if it does, and another `OSError` if nothing was left behind."""
+    handle = os.open(name, _NEW, 0o666, dir_fd=folder)
+    try:
+        _write_all(handle, data)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name, dir_fd=folder)
+        raise
+    os.fsync(folder)
+
+
+def _write_all(handle: int, data: bytes) -> None:
+    """Write all bytes durably and close the file."""
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(handle, rest[:_CHUNK]) :]
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def _replace(folder: int, name: str, data: bytes) -> None:
     mode = _mode_of(folder, name)
     temporary = f".pal-{secrets.token_hex(8)}"
     handle = os.open(temporary, _NEW, 0o666, dir_fd=folder)
     try:
-        try:
-            if mode is not None:
-                os.fchmod(handle, mode)
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(handle, rest[:_CHUNK]) :]
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        if mode is not None:
+            _set_mode(handle, mode)
+        _write_all(handle, data)
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
         with suppress(OSError):
             os.unlink(temporary, dir_fd=folder)
         raise
     os.fsync(folder)
+
+
+def _set_mode(handle: int, mode: int) -> None:
+    try:
+        os.fchmod(handle, mode)
+    except BaseException:
+        os.close(handle)
+        raise
 
 
 def _mode_of(folder: int, name: str) -> int | None:

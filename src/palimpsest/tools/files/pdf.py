@@ -11,6 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec import json as fast_json
 
+from palimpsest.tools.shell.processes import wait_killed
 from palimpsest.tools.tool import ToolError, one_line
 
 SECONDS: Final = 60
@@ -50,7 +51,7 @@ async def pdf_text(name: str, data: bytes, first: int, count: int) -> PdfText:
     finally:
         if process.returncode is None:
             process.kill()
-            await process.wait()
+            await wait_killed(process)
     if found.problem == _MISSING:
         raise ToolError("PDF files need the package pypdf; install it with: pip install 'palimpsest-agent[pdf]'", where=name)
     if found.problem:

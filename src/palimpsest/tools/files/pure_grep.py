@@ -22,7 +22,7 @@ def matching_lines(pattern: re.Pattern[str], path: Path, root: Path, glob: str =
     for file in files_below(path):
         # A path with a line break could pass for another one.
         if "\n" not in str(file) and (wanted is None or wanted(file, path)):
-            yield from _matches(pattern, file)
+            yield from _matches(pattern, file, LARGEST_FILE if file != path else None)
 
 
 def _chosen(glob: str, root: Path) -> Callable[[Path, Path], bool]:
@@ -44,9 +44,9 @@ def _chosen(glob: str, root: Path) -> Callable[[Path, Path], bool]:
     return chosen
 
 
-def _matches(pattern: re.Pattern[str], file: Path) -> Iterator[str]:
+def _matches(pattern: re.Pattern[str], file: Path, most: int | None) -> Iterator[str]:
     try:
-        if file.stat().st_size > LARGEST_FILE:
+        if most is not None and file.stat().st_size > most:
             return
         data = file.read_bytes()
     except OSError:

@@ -17,16 +17,21 @@ MOST_LINES: Final = 2_000
 LONGEST_LINE: Final = 2_000
 MOST_BYTES: Final = 200_000
 """Bytes of one result; the rest can be read with `offset`."""
+SHELF_BYTES: Final = 32_000
+"""The same of a file on the shelf, which holds what was too large for the window."""
 MOST_ENTRIES: Final = 1_000
+LARGEST_ON_SHELF: Final = 400_000_000
+"""Bytes of a file on the shelf that is read at most: the transcript of a session can be long."""
 _IMAGE_SUFFIXES: Final = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp"})
 
 
 class ReadArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """`offset` is the first line, cell or page, from 1; `limit` the number of them."""
+    """`offset` is the first line, cell or page, from 1; `limit` the number of them. `column` goes on in the middle of a long line."""
 
     path: str
     offset: int = 1
     limit: int = MOST_LINES
+    column: int = 1
 
 
 def read_tool() -> AgentTool:
@@ -37,8 +42,9 @@ def read_tool() -> AgentTool:
         name="read",
         description=(
             f"Read a file of the project. Returns numbered lines, at most {MOST_LINES} and {MOST_BYTES // 1000} kB at a time: use `offset` "
-            "(first line, from 1) and `limit` for the rest. Images are shown. Of notebooks you get the cells with their outputs, of PDF "
-            "files the text of the pages; there `offset` and `limit` count cells or pages. Of a folder the entries are listed."
+            "(first line, from 1) and `limit` for the rest, `column` within a long line. Images are shown. Of notebooks you get the cells "
+            "with their outputs, of PDF files the text of the pages; there `offset` and `limit` count cells or pages. Of a folder the "
+            "entries are listed."
         ),
         kind="reads",
         parallel=True,
@@ -46,7 +52,7 @@ def read_tool() -> AgentTool:
 
 
 async def _read(arguments: ReadArguments, workspace: Workspace) -> ToolOutput:
-    path = workspace.resolve(arguments.path)
+    path = workspace.resolve_to_read(arguments.path)
     name = workspace.shown(path)
     if path.suffix.lower() == ".pdf" and path.is_file():
         return await _pdf(name, await asyncio.to_thread(_data, path, name, workspace), arguments)
@@ -67,12 +73,16 @@ def _read_now(path: Path, name: str, arguments: ReadArguments, workspace: Worksp
         return replace(_notebook(name, data, arguments, workspace), seen=seen)
     if b"\0" in data[:8_192]:
         raise ToolError(f"{name} is a binary file of {len(data):,} bytes", where=name)
-    return ToolOutput(_numbered(name, data.decode("utf-8", "replace"), arguments), paths=(name,), seen=seen)
+    text = data.decode("utf-8", "replace")
+    if workspace.on_shelf(path):
+        # A page of what was moved out of the window must not be moved out again, and does not count as a file of the project.
+        return ToolOutput(_numbered(name, text, arguments, SHELF_BYTES), paged=True)
+    return ToolOutput(_numbered(name, text, arguments, MOST_BYTES), paths=(name,), seen=seen)
 
 
 def _data(path: Path, name: str, workspace: Workspace) -> bytes:
     """The bytes of a regular file of bounded size. Raises `ToolError`."""
-    data = read_file(workspace, path, LARGEST_FILE)
+    data = read_file(workspace, path, LARGEST_ON_SHELF if workspace.on_shelf(path) else LARGEST_FILE)
     if data is None:
         raise ToolError(f"there is no file {name}", where=name)
     return data
@@ -122,32 +132,49 @@ def _first(name: str, arguments: ReadArguments, total: int, unit: str) -> int:
     return first
 
 
-def _joined(texts: Sequence[str], first: int, total: int, unit: str) -> tuple[str, int]:
+def _joined(texts: Sequence[str], first: int, total: int, unit: str, most: int = MOST_BYTES) -> tuple[str, int]:
     """As many texts as fit into one result, at least one, with the place to go on; and how many they are."""
     size = count = 0
     for text in texts:
         size += len(text.encode("utf-8", "replace")) + 1
-        if count and size > MOST_BYTES:
+        if count and size > most:
             break
         count += 1
     last = first - 1 + count
     rest = [f"[{unit}s {first:,} to {last:,} of {total:,}; go on with offset {last + 1}]"] if last < total else []
-    return "\n".join((*(bounded(text, MOST_BYTES) for text in texts[:count]), *rest)), count
+    return "\n".join((*(bounded(text, most) for text in texts[:count]), *rest)), count
 
 
-def _numbered(name: str, text: str, arguments: ReadArguments) -> str:
+def _numbered(name: str, text: str, arguments: ReadArguments, most: int) -> str:
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
     if not lines:
         return f"{name} is empty"
     first = _first(name, arguments, len(lines), "line")
+    if arguments.column > 1:
+        return _rest_of_line(lines[first - 1], first, arguments.column, most)
     chosen = lines[first - 1 : first - 1 + max(1, min(arguments.limit, MOST_LINES))]
-    return _joined([f"{number:>6}\t{_bounded(line)}" for number, line in enumerate(chosen, first)], first, len(lines), "line")[0]
+    numbered = [f"{number:>6}\t{_bounded(line, number)}" for number, line in enumerate(chosen, first)]
+    return _joined(numbered, first, len(lines), "line", most)[0]
 
 
-def _bounded(line: str) -> str:
-    return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]} [{len(line) - LONGEST_LINE:,} more characters]"
+def _bounded(line: str, number: int) -> str:
+    if len(line) <= LONGEST_LINE:
+        return line
+    more = len(line) - LONGEST_LINE
+    return f"{line[:LONGEST_LINE]} [{more:,} more characters; go on with offset {number} and column {LONGEST_LINE + 1}]"
+
+
+def _rest_of_line(line: str, number: int, column: int, most: int) -> str:
+    """A long line from a column on. Raises `ToolError` if it ends before it."""
+    if column > len(line):
+        raise ToolError(f"line {number:,} has {len(line):,} characters; column {column:,} does not exist")
+    # A character has at most four bytes.
+    piece = line[column - 1 : column - 1 + most // 4]
+    end = column - 1 + len(piece)
+    more = f" [{len(line) - end:,} more characters; go on with offset {number} and column {end + 1}]" if end < len(line) else ""
+    return f"{number:>6}\t{piece}{more}"
 
 
 def _entries(names: list[str]) -> str:

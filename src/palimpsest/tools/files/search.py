@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import re
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -15,8 +14,9 @@ from typing import Final
 from msgspec import Struct
 
 from palimpsest.tools.files.globs import glob_expression
+from palimpsest.tools.shell.processes import wait_killed
 from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, define, one_line
-from palimpsest.tools.workspace import Workspace
+from palimpsest.tools.workspace import Workspace, program_outside
 
 GREP: Final = "grep"
 GLOB: Final = "glob"
@@ -79,7 +79,7 @@ def glob_tool() -> AgentTool:
 
 
 async def _grep(arguments: GrepArguments, workspace: Workspace, ripgrep: str | None, seconds: float) -> ToolOutput:
-    path = workspace.resolve(arguments.path)
+    path = workspace.resolve_to_read(arguments.path)
     if not path.exists():
         raise ToolError(f"there is no file or folder {arguments.path}", where=arguments.path)
     lines = await _by_ripgrep(ripgrep, arguments, path, workspace, seconds) if ripgrep is not None else None
@@ -94,13 +94,12 @@ async def _grep(arguments: GrepArguments, workspace: Workspace, ripgrep: str | N
 def _ripgrep(workspace: Workspace) -> str | None:
     """The program, from the search path or from the package that the extra `search` installs beside Python.
 
-    One that lies in the workspace is not used: the agent itself can have written it.
+    One that lies in the workspace is not used: the project or the agent can have brought it.
     """
-    program = shutil.which("rg") or shutil.which("rg", path=str(Path(sys.executable).parent))
-    if program is None:
-        return None
-    place = Path(program).resolve()
-    return None if any(folder in place.parents for folder in (workspace.root, *workspace.extra)) else program
+    beside_python = Path(sys.executable).parent / "rg"
+    folders = workspace.folders
+    is_usable = os.access(beside_python, os.X_OK) and not any(folder in beside_python.resolve().parents for folder in folders)
+    return program_outside("rg", *folders) or (str(beside_python) if is_usable else None)
 
 
 async def _by_ripgrep(program: str, arguments: GrepArguments, path: Path, workspace: Workspace, seconds: float) -> list[str] | None:
@@ -160,11 +159,11 @@ async def _lines_of(program: tuple[str, ...], workspace: Workspace, seconds: flo
     finally:
         if process.returncode is None:
             process.kill()
-            await process.wait()
+            await wait_killed(process)
 
 
 async def _glob(arguments: GlobArguments, workspace: Workspace) -> ToolOutput:
-    path = workspace.resolve(arguments.path)
+    path = workspace.resolve_to_read(arguments.path)
     found = await asyncio.to_thread(lambda: _globbed(path, arguments.pattern, workspace))
     if not found:
         return ToolOutput("no file matches")

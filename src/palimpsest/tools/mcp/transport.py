@@ -183,9 +183,11 @@ async def _end(running: Running) -> None:
     """Close the standard input, which ends a well-behaved server, and then end what is left of it."""
     if running.process.stdin is not None:
         running.process.stdin.close()
-    with suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(running.process.wait(), _GRACE)
-    await running.kill()
+    try:
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(running.process.wait(), _GRACE)
+    finally:
+        await running.kill()
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ REMEMBER: Final = "remember"
 
 
 class RememberArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """The fact, what it is about, and the words that support it."""
+    """The fact, whose it is and how it was learned, and the words that support it."""
 
     text: Annotated[str, Meta(min_length=1, max_length=6_000, description="The fact first; then why it holds, and how to apply it.")]
     kind: Annotated[
@@ -21,8 +21,10 @@ class RememberArguments(Struct, frozen=True, forbid_unknown_fields=True):
     about: Annotated[str, Meta(max_length=150, description="One line by which it is found again; by default the first line.")] = ""
     quote: Annotated[str, Meta(max_length=600, description="At most 25 words of the user, or of a result, verbatim, that say so.")] = ""
     replaces: Annotated[str, Meta(max_length=80, description="Name of the note that this one corrects.")] = ""
-    person: Annotated[str, Meta(max_length=80, description="Whom it is about.")] = "user"
+    person: Annotated[str, Meta(max_length=80, description="Whom it is about, by name.")] = "user"
     relationship: Annotated[str, Meta(max_length=80, description="That person's relation to the user.")] = "self"
+    backstory: Annotated[str, Meta(max_length=400, description="The story behind it: when, from whom and why it was learned.")] = ""
+    intensity: Annotated[float, Meta(ge=0, le=1, description="How much the user cared: 0 said in passing, 1 insisted or was upset.")] = 0.0
     attribute: Annotated[str, Meta(max_length=80, description="Stable key with one value at a time, such as test.command.")] = ""
 
 

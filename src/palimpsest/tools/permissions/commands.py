@@ -11,9 +11,9 @@ from palimpsest.tools.permissions.decision import READ_ONLY
 from palimpsest.tools.permissions.denied_files import FileRules
 from palimpsest.tools.permissions.git_trust import follows_no_link, git_only_reads
 from palimpsest.tools.permissions.places import Places
-from palimpsest.tools.permissions.read_only import BUILTINS, PLAIN, READERS, keeps_settings, paths_read
+from palimpsest.tools.permissions.read_only import BUILTINS, PLAIN, PRINTERS, READERS, keeps_settings, paths_read
 from palimpsest.tools.permissions.read_only_git import git_reads
-from palimpsest.tools.permissions.rules import Rule, command_rule, command_specificity, winner
+from palimpsest.tools.permissions.rules import Rule, command_may_match, command_rule, command_specificity, winner
 from palimpsest.tools.permissions.shown_files import ShownFiles
 
 _HARMLESS_VARIABLE: Final = re.compile(
@@ -40,7 +40,8 @@ class LineVerdict:
     """What is known about a line. `denied` and `asked` are rules; `reads` means that it only reads; `rules` allow the rest.
 
     `reasons` say why it does not run by itself, and are empty if it may. `restricted` means that it may change a file that a rule
-    restricts, or show what git has of one: no sandbox hides that. `opaque` means that it starts a program that may start others.
+    restricts, show what git has of one, or turn out to be a command that a rule restricts: no sandbox hides that. `opaque` means that it
+    starts a program that may start others.
     `parts` are its commands in order.
     """
 
@@ -87,13 +88,14 @@ class LineJudge:
         shown = [(each.command, each.shows) for each in judged] + [(command, self.files.reason(command, places)) for command in inferred]
         edits = self._edits(line, places, reasons)
         named = self._named(line, places)
+        possible = [reason for command in line.commands if (reason := self._possible(command))]
         return LineVerdict(
             denied or next((rule for rule in named if rule.effect == "deny"), None),
             asked or next((rule for rule in named if rule.effect == "ask"), None),
             reads=not reasons and not allowing,
             rules=allowing,
-            reasons=tuple(dict.fromkeys((*reasons, *(reason for _, reason in shown if reason), *edits))),
-            restricted=bool(edits) or any(reason and program_name(command.texts[0]) == "git" for command, reason in shown),
+            reasons=tuple(dict.fromkeys((*reasons, *(reason for _, reason in shown if reason), *edits, *possible))),
+            restricted=bool(edits or possible) or any(reason and program_name(command.texts[0]) == "git" for command, reason in shown),
             opaque=bool(line.unclear) or any(each.is_opaque for each in judged),
             lasting=lasting_rule(others[0]) if not line.unclear and len(others) == 1 and len(reasons) == 1 else "",
             parts=tuple(_part(each) for each in judged),
@@ -107,9 +109,19 @@ class LineJudge:
         asks = restricting if restricting is not None and restricting.effect == "ask" else rule
         opaque = bool(reason) and not (command.words and command.texts[0] in PLAIN and places.runs_from_outside(command.texts[0]))
         allows = rule is not None and rule.effect == "allow"
-        return _JudgedCommand(
-            command, "" if allows else reason, self._surroundings(command, places), asks, shows, allows=allows, opaque=opaque
-        )
+        around = [*self._surroundings(command, places), *filter(None, [self._possible(command)])]
+        return _JudgedCommand(command, "" if allows else reason, around, asks, shows, allows=allows, opaque=opaque)
+
+    def _possible(self, command: LineCommand) -> str:
+        """Why a command may be another one than it seems: a word that only the shell knows, or a glob, can become what a rule restricts."""
+        place = next((place for place, word in enumerate(command.words) if not word.static or word.glob), None)
+        # What these print starts nothing, whatever it is.
+        if place is None or (place > 0 and command.texts[0] in PRINTERS):
+            return ""
+        word = command.words[place]
+        known, glob = command.texts[:place], word.text if word.static else ""
+        rule = next((rule for rule in self.command_rules if command_may_match(rule, known, glob)), None)
+        return "" if rule is None else f"it may be a command that the rule `{rule}` restricts"
 
     def _rule(self, texts: tuple[str, ...], *, static: bool) -> Rule | None:
         found = winner((rule, command_specificity(rule, texts)) for rule in self.command_rules)
@@ -139,11 +151,25 @@ class LineJudge:
         return command.words[1:] if paths is None or self._reason(command, places) else paths
 
     def _edits(self, line: CommandLine, places: Places, reasons: list[str]) -> list[str]:
-        """Why a line that does more than read may change a file that a rule restricts: one of its words names it."""
-        if not reasons or not self.edited.restrict:
+        """Why a line that does more than read may change a file that a rule restricts: a word names it or its folder, or is not known."""
+        restricting = next((rule for rule in self.edited.rules if rule.effect != "allow" and rule.pattern), None)
+        if not reasons or restricting is None:
             return []
-        words = [word for command in line.commands if not command.words or paths_read(command) is None for word in command.words[1:]]
+        changing = [each for each in line.commands if not each.words or paths_read(each) is None]
+        words = [word for command in changing for word in command.words[1:]]
         rules = [rule for word in words for rule in ShownFiles(self.edited).named(word, places)]
+        plain = [word for command in changing if command.texts[:1] and command.texts[0] in PLAIN for word in command.words[1:]]
+        written = [each.target for command in line.commands for each in command.redirections if ">" in each.operator]
+        try:
+            for word in (*plain, *filter(None, map(_value_of_option, plain)), *written):
+                found = places.named(word)
+                if found is None:
+                    return [f"it may change a file that the rule `{restricting}` restricts"]
+                rules += (below[1] for _, real in found if real.is_dir() and (below := self.edited.below(real)) is not None)
+                # A folder that is copied or moved brings files that are not there yet.
+                rules += filter(None, (self.edited.meant_below(real) for _, real in found))
+        except ValueError as error:
+            return [f"it may change a file that the rule `{restricting}` restricts: {error}"]
         return [f"it names a file that the rule `{rules[0]}` restricts"] if rules else []
 
     def _reason(self, command: LineCommand, places: Places) -> str:
@@ -203,6 +229,12 @@ class _JudgedCommand:
     def is_opaque(self) -> bool:
         """Whether it may start programs that the line does not name, or run others than it names."""
         return (self.opaque and not self.allows) or any(reason.startswith(_SETS) for reason in self.around)
+
+
+def _value_of_option(word: Word) -> Word | None:
+    """What stands in the same word as an option: `-tFOLDER`, `--target-directory=FOLDER`."""
+    value = word.text.partition("=")[2] if word.text.startswith("--") else word.text[2:] if word.text.startswith("-") else ""
+    return replace(word, text=value) if value else None
 
 
 def _git_stays(command: LineCommand, places: Places) -> bool:

@@ -19,6 +19,8 @@ MODE_TEXTS: Final[Mapping[Mode, str]] = {
 LONGEST_SHOWN: Final = 4_000
 READ_ONLY: Final = "read-only"
 """What allows a call that is known to change nothing."""
+NOTES: Final = "notes"
+"""What allows a change of the agent's own notes, which need no question."""
 SANDBOX: Final = "sandbox"
 """What allows a command without a question because a sandbox holds it, and hides from it what rules restrict."""
 
@@ -54,8 +56,18 @@ class AgentMode(Protocol):
         """The mode that decides about the next tool call."""
         ...
 
+    @property
+    def collaborations(self) -> tuple[str, ...]:
+        """The ways of working together that can be selected beside it, under some profiles."""
+        ...
+
+    @property
+    def collaboration(self) -> str:
+        """The way of working together that holds; empty for none."""
+        ...
+
     def change(self, mode: str) -> None:
-        """Decide by another mode from the next tool call on. Raises `BadInput` if there is no such mode."""
+        """Decide by another mode from the next tool call on, or work together in another way. Raises `BadInput` if there is neither."""
         ...
 
 

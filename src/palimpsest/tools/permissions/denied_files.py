@@ -18,7 +18,8 @@ _MOST_ENTRIES: Final = 50_000
 _MOST_HIDDEN: Final = 200
 """Files that a sandbox hides from a command; each is a mount, which takes a millisecond."""
 # Git keeps contents compressed there, so that no search shows them.
-_OBJECTS: Final = (".git", "objects")
+_REPOSITORY: Final = ".git"
+_OBJECTS: Final = (_REPOSITORY, "objects")
 
 
 class Hidden(NamedTuple):
@@ -73,6 +74,15 @@ class FileRules:
                 return path, rule
         return None
 
+    def meant_below(self, folder: Path) -> Rule | None:
+        """A rule that restricts something in a folder by its place, whether or not there is such a file yet."""
+        for rule in (rule for rule in self.rules if rule.effect != "allow"):
+            for form in path_forms(rule.pattern, wide=True, root=self.workspace.root, home=self.home):
+                start = self.workspace.root / literal_start(form.glob)
+                if not form.floating and literal_start(form.glob).strip("/") and (folder == start or folder in start.parents):
+                    return rule
+        return None
+
     def hidden(self, visible: tuple[Path, ...] = ()) -> Hidden:
         """The existing files whose reading a rule restricts, links followed, in the workspace and in what else is `visible`.
 
@@ -86,7 +96,9 @@ class FileRules:
             raise ValueError(f"the rule `{unlimited}` is about every file")
         skipped = frozenset(name for name in SKIPPED if not any(name in rule.pattern for rule in rules))
         tops, covers = self._tops(rules, visible), self._quick(rules)
-        names = [path for top in tops for path in _names(top, skipped)]
+        entries = [path for top in tops for path in _names(top, skipped)]
+        repositories = [path.parent for path in entries if path.name == _REPOSITORY]
+        names = [path for path in entries if path.name != _REPOSITORY or path.is_file()]
         found: dict[Path, None] = {}
         for path in (path for path in names if covers(path)):
             real = Path(os.path.realpath(path))
@@ -97,7 +109,11 @@ class FileRules:
         found |= dict.fromkeys(path for path in names if linked and not path.is_symlink() and _linked_identity(path) in linked)
         if len(found) > _MOST_HIDDEN:
             raise ValueError(f"rules restrict more than {_MOST_HIDDEN} files here, such as {self.workspace.shown(next(iter(found)))}")
-        self._refuse_copies(found)
+        gone = {path for folder in repositories for path in tracked_files(folder) or () if covers(path)}.difference(names)
+        deleted = [
+            path for path in gone if skipped.isdisjoint(self.workspace.shown(path).split("/")) and self.restricting(path, path) is not None
+        ]
+        self._refuse_copies({*found, *deleted}, (self.workspace.root, *self.workspace.extra, *repositories))
         # A rule for a name alone holds wherever the file is moved with its folder.
         moved = {path: self._by_name(self.workspace.root / "elsewhere" / path.name) for path in found}
         bound = [path for path, rule in moved.items() if rule is None or rule.effect == "allow"]
@@ -131,9 +147,9 @@ class FileRules:
 
         return covers
 
-    def _refuse_copies(self, found: Collection[Path]) -> None:
-        """Raise `ValueError` if git tracks one of the files: every program can ask git for what it has of them."""
-        for folder in (self.workspace.root, *self.workspace.extra) if found else ():
+    def _refuse_copies(self, found: Collection[Path], folders: Collection[Path]) -> None:
+        """Raise `ValueError` if git tracks one of the files in a repository of these folders: every program can ask git for its copies."""
+        for folder in dict.fromkeys(folders) if found else ():
             tracked = tracked_files(folder)
             if tracked is None:
                 raise ValueError(f"git may have a copy of {self.workspace.shown(next(iter(found)))}, which a rule restricts")
@@ -178,9 +194,14 @@ def _names(top: Path, skipped: frozenset[str]) -> Iterator[Path]:
 
 
 def _files(folder: Path, skipped: frozenset[str] = frozenset(), *, links: bool = False) -> Iterator[Path]:
-    """All names below a folder but those of folders, with `links` also those that lead to folders. Raises `ValueError` for too many."""
+    """All names below a folder but those of folders; with `links` also links to folders and the `.git` of each repository.
+
+    Raises `ValueError` for too many.
+    """
     count = 0
     for place, folders, names in os.walk(folder):
+        if links and _REPOSITORY in folders:
+            yield Path(place) / _REPOSITORY
         folders[:] = [name for name in folders if name not in skipped and (Path(place).name, name) != _OBJECTS]
         count += len(names) + len(folders)
         if count > _MOST_ENTRIES:

@@ -16,7 +16,7 @@ from palimpsest.core.items import ToolCall
 from palimpsest.tools.files.patch import parse_patch
 from palimpsest.tools.files.read import read_tool
 from palimpsest.tools.permissions.commands import LineJudge, LineVerdict
-from palimpsest.tools.permissions.decision import READ_ONLY, SANDBOX, Allow, AskUser, Decision, Deny, Mode, displayable, strictest
+from palimpsest.tools.permissions.decision import NOTES, READ_ONLY, SANDBOX, Allow, AskUser, Decision, Deny, Mode, displayable, strictest
 from palimpsest.tools.permissions.denied_files import FileRules, Hidden
 from palimpsest.tools.permissions.places import Places, protected_name, real_path
 from palimpsest.tools.permissions.rule_names import ANY, COMMAND_TOOLS, FETCH_TOOLS, SERVED
@@ -39,6 +39,7 @@ _MOST_REASONS: Final = 3
 _MOST_PARTS: Final = 20
 _COLON: Final = re.compile(":")
 _MOST_COLONS: Final = 64
+_LONGEST_NAME: Final = 4_096
 _KINDS: Final = {"edits": "edit", "reads": "read"}
 _URL_LETTERS: Final = re.compile(r"[!-\[\]-~]+")
 _HOST: Final = re.compile(r"[a-z0-9.-]+|[0-9a-f:.]+")
@@ -92,7 +93,32 @@ class Permissions:
         except (OSError, ValueError, RecursionError) as error:
             # A path may be too long for the system, or hold letters that no file name can.
             return Deny("arguments", f"the arguments cannot be judged ({one_line(str(error))})")
-        return self._other(tool, call.args)
+        decision = self._other(tool, call.args)
+        if isinstance(decision, Allow) and tool.name.startswith(SERVED) and (named := self._restricted_argument(arguments)):
+            return AskUser(
+                f"Run the tool {displayable(tool.name)}?\n{displayable(call.args)}\n(a rule restricts reading {displayable(named)})"
+            )
+        return decision
+
+    def _restricted_argument(self, arguments: dict[str, Any]) -> str:
+        """A text in the arguments of a server's tool that names a file which may not be read; empty if there is none."""
+        files = self._read_rules
+        waiting: list[Any] = [arguments] if files.restrict else []
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, dict | list):
+                waiting += value.values() if isinstance(value, dict) else value
+            elif isinstance(value, str) and 0 < len(value) <= _LONGEST_NAME and self._names_restricted(files, value):
+                return value
+        return ""
+
+    def _names_restricted(self, files: FileRules, name: str) -> bool:
+        path = self.workspace.root / os.path.expanduser(name)  # noqa: PTH111  # Path.expanduser raises for unknown users
+        try:
+            rule = files.restricting(path.resolve(), path)
+        except (OSError, ValueError, RuntimeError):
+            return False
+        return rule is not None and bool(rule.pattern)
 
     def may_read(self, path: str) -> bool:
         """Whether the tool `read` may read a file without a question."""
@@ -115,6 +141,10 @@ class Permissions:
     def _read_rules(self) -> FileRules:
         own = (*self.rules, *self.project_rules)
         return FileRules(tuple(rule for rule in own if rule.tool == "read"), self.workspace, self.home)
+
+    @property
+    def _edit_rules(self) -> tuple[Rule, ...]:
+        return tuple(rule for rule in (*self.rules, *self.project_rules) if rule.tool == "edit")
 
     def without_restricted(self, tool: AgentTool, text: str) -> str:
         """The lines `path:…` or `path` of a search without files that a rule denies or asks about: a folder was named, not the files."""
@@ -153,7 +183,7 @@ class Permissions:
     def _command(self, line: str, *, sandboxed: bool, cwd: Path) -> Decision:
         own = (*self.rules, *self.project_rules)
         command_rules = tuple(rule for rule in own if rule.tool in (ANY, *COMMAND_TOOLS))
-        files, edited = self._read_rules, FileRules(tuple(rule for rule in own if rule.tool == "edit"), self.workspace, self.home)
+        files, edited = self._read_rules, FileRules(self._edit_rules, self.workspace, self.home)
         folder = real_path(cwd) or self.workspace.root
         started = started_commands(line)
         places = Places(self.workspace, (folder,), self.home, self.search_path)
@@ -186,6 +216,9 @@ class Permissions:
         restricting = next((rule for rule in command_rules if rule.effect != "allow"), None)
         if verdict.opaque and restricting is not None:
             return f"it may start other programs, and the rule `{restricting}` restricts some"
+        edited = next((rule for rule in self._edit_rules if rule.effect != "allow" and rule.pattern), None)
+        if verdict.opaque and edited is not None:
+            return f"it may change any file of the project, and the rule `{edited}` restricts some"
         try:
             self.hidden()
         except ValueError as error:
@@ -204,7 +237,7 @@ class Permissions:
 
     def _file(self, tool: AgentTool, name: str) -> Decision:
         try:
-            path = self.workspace.resolve(name)
+            path = self.workspace.resolve_to_read(name) if tool.kind == "reads" else self.workspace.resolve(name)
         except PalimpsestError as error:
             return Deny("workspace", f"{error.message}; the user can grant another folder")
         shown = self.workspace.shown(path)
@@ -222,6 +255,8 @@ class Permissions:
             return AskUser(f"{tool.name} {printed}? (the rule `{rule}` asks)")
         if tool.kind == "reads":
             return Allow(READ_ONLY)
+        if self.workspace.is_note(path):
+            return Allow(NOTES)
         protected = protected_name(path, self.workspace)
         if rule is not None and (not protected or protected in rule.pattern.casefold().split("/")):
             return Allow(f"rule {rule}")

@@ -70,7 +70,11 @@ class Places:
 
     def contains(self, path: Path) -> bool:
         """Whether a path without links lies in the workspace."""
-        return any(path == folder or folder in path.parents for folder in (self.workspace.root, *self.workspace.extra))
+        return any(path == folder or folder in path.parents for folder in self.workspace.folders)
+
+    def shows(self, path: Path) -> bool:
+        """Whether a path without links may be read: it lies in the workspace or on its shelf."""
+        return self.contains(path) or self.workspace.on_shelf(path)
 
     def named(self, word: Word) -> tuple[tuple[Path, Path], ...] | None:
         """All paths that a word names, as they are written and with links followed, for each working directory.
@@ -100,16 +104,18 @@ class Places:
         return None if found is None else tuple(real for _, real in found)
 
     def inside(self, word: Word) -> tuple[Path, ...] | None:
-        """The paths that a word names if all of them lie in the workspace, else `None`."""
+        """The paths that a word names if all of them may be read, else `None`."""
         found = self.targets(word)
-        return found if found is not None and all(self.contains(path) for path in found) else None
+        return found if found is not None and all(self.shows(path) for path in found) else None
 
     def moved(self, word: Word) -> "Places | None":
         """The same after `cd`, which may or may not have happened; `None` if it leads out of the workspace or through a link."""
         if word.glob or not word.static or word.text in ("", "-"):
             return None
         found = self.inside(word)
-        if found is None or any(Path(os.path.normpath(folder / word.text)) not in found for folder in self.folders):
+        if found is None or not all(map(self.contains, found)):
+            return None
+        if any(Path(os.path.normpath(folder / word.text)) not in found for folder in self.folders):
             return None
         folders = tuple(dict.fromkeys((*self.folders, *found)))
         return replace(self, folders=folders) if len(folders) <= _MOST_LINKS else None

@@ -36,7 +36,11 @@ class Parsed:
 
 
 def parse_options(words: tuple[Word, ...], options: Options) -> Parsed | None:
-    """The options and operands of a command without its program; `None` if an option is not among the safe ones."""
+    """The options and operands of a command without its program; `None` if an option is not among the safe ones.
+
+    A glob becomes as many words as files match it. As the value of an option it is listed among the operands too, which is what all but
+    the first of them are.
+    """
     operands: list[Word] = []
     found: list[str] = []
     at = 0
@@ -46,8 +50,7 @@ def parse_options(words: tuple[Word, ...], options: Options) -> Parsed | None:
         if text == "--" and word.static:
             operands += words[at:]
             break
-        # A word that only the shell knows, or a file name that a glob finds, can be an option too.
-        if (not word.static or (word.glob and text[:1] in "*?[")) and not options.unknown:
+        if _may_be_option(word) and not options.unknown:
             return None
         if not text.startswith("-") or text == "-" or not word.static:
             operands.append(word)
@@ -56,10 +59,16 @@ def parse_options(words: tuple[Word, ...], options: Options) -> Parsed | None:
         else:
             taken = _option(text, options, found)
             # An option whose value is optional would leave the next word to be read as an option.
-            if taken is None or (taken and (at >= len(words) or not words[at].static or words[at].text.startswith("-"))):
+            if taken is None or (taken and (at >= len(words) or _may_be_option(words[at]) or words[at].text.startswith("-"))):
                 return None
+            operands += (value for value in words[at : at + taken] if value.glob)
             at += taken
     return Parsed(tuple(operands), tuple(found))
+
+
+def _may_be_option(word: Word) -> bool:
+    """Whether a word may turn out to begin with a dash: one that only the shell knows, or a file name that a glob finds."""
+    return not word.static or (word.glob and word.text[:1] in "*?[")
 
 
 def _option(text: str, options: Options, found: list[str]) -> int | None:
@@ -84,7 +93,7 @@ def _option(text: str, options: Options, found: list[str]) -> int | None:
 
 def _paths(command: LineCommand, options: Options) -> tuple[Word, ...] | None:
     parsed = parse_options(command.words[1:], options)
-    if parsed is None or len(parsed.operands) > options.most:
+    if parsed is None or len(parsed.operands) > options.most or (options.most == 1 and any(word.glob for word in parsed.operands)):
         return None
     match options.operands:
         case "paths":
@@ -95,7 +104,9 @@ def _paths(command: LineCommand, options: Options) -> tuple[Word, ...] | None:
             return None if parsed.operands else ()
         case "pattern":
             given = {"-e", "--regexp", "--files"} & set(parsed.options)
-            return parsed.operands if given else parsed.operands[1:]
+            # Of the files that a glob finds only the first is the pattern.
+            several = bool(parsed.operands) and parsed.operands[0].glob
+            return parsed.operands if given or several else parsed.operands[1:]
 
 
 _FIND_TESTS: Final = word_set(
@@ -118,6 +129,9 @@ def _find(command: LineCommand) -> tuple[Word, ...] | None:
         if words[at].glob:
             return None
         if words[at].text in _FIND_TESTS:
+            # Further files that a glob finds are an error, unless one is named as an action is; none has a dot in its name.
+            if any(word.glob and word.text[:1] in "*?[-" and "." not in word.text for word in words[at + 1 : at + 2]):
+                return None
             at += 2
         elif words[at].text in _FIND_FLAGS:
             at += 1
@@ -140,7 +154,7 @@ def _sed(command: LineCommand) -> tuple[Word, ...] | None:
 def _printf(command: LineCommand) -> tuple[Word, ...] | None:
     # `printf -v` assigns, and a subscript in its name is evaluated.
     first = command.words[1:2]
-    return () if first and first[0].static and not first[0].text.startswith("-") else None
+    return () if first and not _may_be_option(first[0]) and not first[0].text.startswith("-") else None
 
 
 def _date(command: LineCommand) -> tuple[Word, ...] | None:
@@ -260,7 +274,9 @@ _SPECIAL: Final[Mapping[str, Callable[[LineCommand], tuple[Word, ...] | None]]] 
 }
 PLAIN: Final = word_set("mkdir rmdir touch cp mv rm ln link unlink chmod tee truncate mktemp sleep")
 """Programs that change files and start no other program, whatever their arguments are."""
-BUILTINS: Final = frozenset({"echo", "true", "false", ":", "pwd", "printf", "type", "command", "cd"})
+PRINTERS: Final = frozenset({"echo", "true", "false", ":", "printf"})
+"""Programs that only print their arguments, if anything."""
+BUILTINS: Final = PRINTERS | {"pwd", "type", "command", "cd"}
 """Programs that bash runs itself, so that no file of the search path can take their place."""
 
 
@@ -295,6 +311,11 @@ def searches_folders(command: LineCommand) -> bool | None:
         return None
     parsed = parse_options(command.words[1:], _OPTIONS[name])
     return name in ("rg", "diff") or parsed is None or bool({"-r", "--recursive"} & set(parsed.options))
+
+
+def lists_names(command: LineCommand) -> bool:
+    """Whether a command is a search that prints the names of all files in place of lines."""
+    return program_name(command.texts[0]) == "rg" and "--files" in command.texts and paths_read(command) is not None
 
 
 def searched_names(command: LineCommand) -> Callable[[str], bool]:

@@ -122,6 +122,9 @@ def git_shows(command: LineCommand) -> GitShows:
         case "log" | "diff" | "show" if paths and not given & {"-L", "--follow"} and all(map(_PLAIN_PATH.fullmatch, paths)):
             # `show` prints a blob whatever paths follow it.
             return paths if name != "show" or all(map(_COMMIT.fullmatch, before)) else "anything"
+        case "log" | "diff" if not given & {"-L", "--follow"} and all(map(_PLAIN_PATH.fullmatch, operands)):
+            # Git takes no word that names both a commit and a file, so that files need no dashes in front of them.
+            return operands[bool(_COMMIT.fullmatch(operands[0])) :] or "anything" if operands else "anything"
     return "anything"
 
 

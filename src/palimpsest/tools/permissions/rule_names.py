@@ -29,23 +29,29 @@ OWN_TOOLS: Final = (
 # By the letters of the name, without case and underscores.
 _ALIASES: Final = {
     **dict.fromkeys(word_set("shell exec execcommand localshell shellcommand unifiedexec runcommand runshellcommand shelltool"), "bash"),
-    **dict.fromkeys(word_set("readfile view viewfile viewimage notebookread ls listdir listdirectory listfiles"), "read"),
-    **dict.fromkeys(word_set("multiedit notebookedit strreplace strreplaceeditor replace"), "edit"),
+    **dict.fromkeys(word_set("readfile readmanyfiles view viewfile viewimage notebookread ls listdir listdirectory listfiles"), "read"),
+    **dict.fromkeys(word_set("multiedit notebookedit editfile strreplace strreplaceeditor replace"), "edit"),
     **dict.fromkeys(word_set("writefile create createfile"), "write"),
     **dict.fromkeys(word_set("patch"), "apply_patch"),
     **dict.fromkeys(word_set("grepfiles searchfilecontent"), "grep"),
     **dict.fromkeys(word_set("task agent"), "spawn_agent"),
-    **dict.fromkeys(word_set("todowrite updateplan"), "todo"),
+    **dict.fromkeys(word_set("todowrite todoread updateplan"), "todo"),
     **dict.fromkeys(word_set("killshell killbash taskstop"), "kill"),
     "webfetch": "fetch",
-    "taskoutput": "bash_output",
+    **dict.fromkeys(word_set("bashoutputtool taskoutput taskoutputtool agentoutputtool writestdin"), "bash_output"),
+    "sendmessage": "send_input",
+    "googlewebsearch": "websearch",
+    "savememory": "remember",
     "listmcpresourcestool": "list_mcp_resources",
     "readmcpresourcetool": "read_mcp_resource",
     **{re.sub("_", "", name): name for name in OWN_TOOLS if name != "web_fetch"},
 }
 # A denial of one way to change a file, or to reach the web, is meant for all of them.
 _WIDER: Final = {"write": "edit", "apply_patch": "edit", "websearch": "fetch"}
-_FOREIGN: Final = word_set("websearch exitplanmode enterplanmode slashcommand askuserquestion lsp")
+_FOREIGN: Final = word_set(
+    "websearch exitplanmode enterplanmode slashcommand askuserquestion requestuserinput lsp enterworktree exitworktree croncreate "
+    "crondelete cronlist monitor powershell structuredoutput teamcreate teamdelete jsrepl codesearch externaldirectory doomloop"
+)
 _LISTED: Final = "read, edit, write, grep, glob, bash, fetch, spawn_agent, mcp__SERVER__TOOL"
 
 

@@ -7,6 +7,7 @@ import re
 import shlex
 import unicodedata
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -29,6 +30,7 @@ _KEYWORDS: Final = word_set("if then else elif fi for while until do done case e
 _JOINT: Final = "\x1f"
 # Options, and what may be their value, do not hide the word behind them: `git -C x push` is a `git push`.
 _OPTIONS: Final = rf"(?:{_JOINT}-[^{_JOINT}]*(?:{_JOINT}[^-{_JOINT}][^{_JOINT}]*)?)*?{_JOINT}"
+_OPTIONS_AT_END: Final = rf"(?:{_JOINT}-[^{_JOINT}]*(?:{_JOINT}[^-{_JOINT}][^{_JOINT}]*)?)*"
 # Braces and commas that are not quoted, until it is known which of them are a choice.
 _BARE: Final = {"{": "\x01", "}": "\x02", ",": "\x03"}
 _CHOICE: Final = lazy_pattern("\x01([^\x01\x02]*\x03[^\x01\x02]*)\x02")
@@ -71,6 +73,9 @@ def command_pattern(pattern: str) -> CommandPattern:
         raise BadInput(f"a program has no blank in its name; leave out the quotes: {shlex.split(text)[0]}", where=pattern)
     if (field := _FIELD.match(text)) and field[0] != text:
         raise BadInput(f"the rule matches nothing; leave out `{field[0]}`", where=pattern)
+    mark = re.search("[,:]", _with_choices(words[0]).replace("(?:", "")) if literal[0] and "/" not in words[0] else None
+    if mark is not None:
+        raise BadInput(f"a program has no `{mark[0]}` in its name, so the rule matches nothing; write one rule a command", where=pattern)
     if re.match(r"/?\^", text):
         raise BadInput("a command is no regular expression; write its words, and `:*` for any further arguments", where=pattern)
     if literal[0] and _ASSIGNMENT.match(words[0]):
@@ -95,13 +100,41 @@ def command_matches(pattern: CommandPattern, words: tuple[str, ...]) -> bool:
 
 def command_restricted(pattern: CommandPattern, words: tuple[str, ...]) -> bool:
     """Whether a command is one that a rule restricts: further arguments, options in between and a folder of the program do not help."""
-    wanted = pattern.words
+    text = _joined(words, pattern)
+    return re.fullmatch(f"{_OPTIONS.join(_wanted(pattern))}(?:[{_JOINT}:].*)?", text, re.DOTALL | re.IGNORECASE) is not None
+
+
+def command_may_become(pattern: CommandPattern, known: tuple[str, ...], glob: str = "") -> bool:
+    """Whether words that are not known yet may make a command one that a rule restricts; `known` are those before the first of them.
+
+    Where that one is a `glob`, it only becomes names that it matches.
+    """
+    if not known:
+        return True
+    text, wanted = _joined(known, pattern), _wanted(pattern)
+    for count in range(1, len(wanted)):
+        begun = re.fullmatch(f"{_OPTIONS.join(wanted[:count])}{_OPTIONS_AT_END}", text, re.DOTALL | re.IGNORECASE)
+        if begun is not None and (not glob or _may_match(glob, wanted[count])):
+            return True
+    return False
+
+
+def _may_match(glob: str, wanted: str) -> bool:
+    """Whether a name that a glob matches can be a word of a pattern, or an option in front of it; it can unless the two are plain."""
+    if glob[0] in "*?[-" or ".*" in wanted or "(?:" in wanted:
+        return True
+    wider = re.sub(r"\[.*", "*", glob)
+    return fnmatchcase(re.sub(r"\\(.)", r"\1", wanted).casefold(), wider.casefold())
+
+
+def _wanted(pattern: CommandPattern) -> tuple[str, ...]:
     # Other programs write ` *` for any further arguments.
-    if len(wanted) > 1 and wanted[-1] == ".*":
-        wanted = wanted[:-1]
-    program = words[0] if "/" in wanted[0] else program_name(words[0])
-    text = _JOINT.join((program, *words[1:]))
-    return re.fullmatch(f"{_OPTIONS.join(wanted)}(?:[{_JOINT}:].*)?", text, re.DOTALL | re.IGNORECASE) is not None
+    return pattern.words[:-1] if len(pattern.words) > 1 and pattern.words[-1] == ".*" else pattern.words
+
+
+def _joined(words: tuple[str, ...], pattern: CommandPattern) -> str:
+    program = words[0] if "/" in pattern.words[0] else program_name(words[0])
+    return _JOINT.join((program, *words[1:]))
 
 
 def foreign_command(text: str, where: str) -> tuple[str, Effect | None]:
@@ -154,8 +187,14 @@ def check_path_pattern(pattern: str, where: str) -> None:
         reason = f"a choice is written in braces: {{{pattern.replace('|', ',')}}}; and `\\|` is the letter itself"
     elif plain[0] == "!":
         reason = "a rule cannot be negated; write a second rule that allows the file"
-    elif re.match(r"\$\{?(?:HOME|PWD)\b", plain):
-        reason = "variables are not expanded; write `~/` for your home folder"
+    elif re.match(r"\$\{?\w|%\w+%", plain):
+        reason = "variables are not expanded; write `~/` for your home folder, `./` for the project, and `\\$` for the letter itself"
+    elif re.match(r"[A-Za-z]:/", plain):
+        reason = f"there are no drives; write `/{plain[2:]}`, or `./{plain}` for a folder of this name"
+    elif plain.endswith(OPEN_END):
+        reason = f"`{OPEN_END}` is for commands; write `{plain.removesuffix(OPEN_END)}*`"
+    elif re.search(r"\[[!^]?\[:\w+:\]", plain):
+        reason = "a class names its letters, such as `[a-z]`"
     elif re.match(r"~[^/]", plain):
         reason = "the home folder is written `~/`; name that of another user by its path, `//home/NAME`"
     elif re.match(r"[A-Za-z][\w+.-]*://", plain):

@@ -4,6 +4,7 @@ import re
 import shlex
 import unicodedata
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
@@ -29,6 +30,7 @@ from palimpsest.tools.permissions.rule_patterns import (
     OPEN_END,
     check_path_pattern,
     command_matches,
+    command_may_become,
     command_pattern,
     command_restricted,
     escaped_path,
@@ -123,9 +125,13 @@ def _checked(rule: Rule, where: str) -> Rule:
 
 def _domain(pattern: str, where: str) -> str:
     """The domain of a rule of `fetch`; empty for every domain."""
-    domain = pattern.lower().removeprefix("domain:").strip()
+    domain = pattern.lower().removeprefix("domain:").strip().removesuffix(".")
     if domain == ANY:
         return ""
+    if not domain.isascii():
+        # An address names a host by these letters only.
+        with suppress(UnicodeError):
+            domain = domain.encode("idna").decode()
     if _DOMAIN.fullmatch(domain) is None:
         try:
             host = urlsplit(domain).hostname or ""
@@ -172,6 +178,11 @@ def command_specificity(rule: Rule, words: tuple[str, ...]) -> Specificity | Non
         return 2, 2, literal
     last = len(pattern.words) - (pattern.words[-1] == ".*")
     return 2, int(rule.effect != "allow" and not all(pattern.literal[:last])), literal
+
+
+def command_may_match(rule: Rule, known: tuple[str, ...], glob: str) -> bool:
+    """Whether a rule may restrict a command that begins with these words and goes on with words that are not known, see there."""
+    return rule.effect != "allow" and bool(rule.pattern) and command_may_become(command_pattern(rule.pattern), known, glob)
 
 
 def path_specificity(rule: Rule, path: str, root: Path | None = None, home: Path | None = None) -> Specificity | None:

@@ -9,7 +9,7 @@ from palimpsest.tools.permissions.command_line import LineCommand, Word
 from palimpsest.tools.permissions.denied_files import FileRules
 from palimpsest.tools.permissions.git_trust import repository_of, tracked_files
 from palimpsest.tools.permissions.places import Places, real_path
-from palimpsest.tools.permissions.read_only import is_reader, paths_read, searched_names, searches_folders, substitutes
+from palimpsest.tools.permissions.read_only import is_reader, lists_names, paths_read, searched_names, searches_folders, substitutes
 from palimpsest.tools.permissions.read_only_git import git_prints_no_file, git_reads, git_shows
 from palimpsest.tools.permissions.rules import Rule
 
@@ -40,7 +40,7 @@ class ShownFiles:
         try:
             if name == "git":
                 return self._git(command, places)
-            return self._reader(name, command, places) if is_reader(name) else ""
+            return self._reader(name, command, places) if is_reader(name) and not lists_names(command) else ""
         except ValueError:
             return f"`{name}` reads more files than can be checked against the rules"
 

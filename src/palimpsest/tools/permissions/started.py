@@ -3,9 +3,10 @@
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final
 
-from palimpsest.audit.tools.executed import SHELLS, executed, program_name, unwrapped
+from palimpsest.audit.tools.executed import SHELLS, after_options, executed, program_name, unwrapped, word_set
 from palimpsest.tools.permissions.command_line import CommandLine, LineCommand, Word, read_line
 
 _DEEPEST: Final = 3
@@ -14,6 +15,15 @@ _DURATION: Final = re.compile(r"\d+(?:\.\d+)?[smhd]?")
 _FIND_STARTERS: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 # Programs that are others by their first argument.
 _MULTICALL: Final = frozenset({"busybox", "toybox", "coproc"})
+# Programs that start what their arguments say in a way of their own.
+_OWN_ARGUMENTS: Final = SHELLS | _MULTICALL | {"xargs", "find"}
+_SPLIT_OPTION: Final = re.compile(r"^(?:-[a-zA-Z]*S|--split-string=)")
+_XARGS_VALUED: Final = word_set(
+    "-a -d -E -I -J -L -n -P -R -s --arg-file --delimiter --max-args --max-procs --max-chars --process-slot-var"
+)
+_XARGS_LONG: Final = _XARGS_VALUED | word_set(
+    "--null --exit --no-run-if-empty --verbose --interactive --open-tty --show-limits --replace --eof --max-lines"
+)
 _UNKNOWN: Final = Word("\ufffd", static=False)
 
 
@@ -102,25 +112,38 @@ def _inner_commands(command: LineCommand) -> Iterator[LineCommand]:
     texts = command.texts
     name = program_name(texts[0])
     if name == "xargs":
-        place = next((place for place, text in enumerate(texts[1:], 1) if not text.startswith("-")), len(texts))
-        # Options may take a value, so any later word can be the program.
-        for start in range(place, min(place + 3, len(texts))):
-            yield from _with_inner(_inferred((*command.words[start:], _UNKNOWN)))
+        place = after_options(texts, _XARGS_VALUED)
+        # An option that is cut short may take a value, so that any later word can be the program.
+        cut = any(text.startswith("--") and text.partition("=")[0] not in _XARGS_LONG for text in texts[1:place])
+        for start in range(place, len(texts) if cut else min(place + 1, len(texts))):
+            yield from _with_inner(_inferred((*_filled(command.words[start:], _replaced_by_xargs(texts[:place])), _UNKNOWN)))
     elif name == "find":
         for place, text in enumerate(texts):
             if text in _FIND_STARTERS:
                 end = next((end for end in range(place, len(texts)) if texts[end] in (";", "+")), len(texts))
-                yield from _with_inner(_inferred(command.words[place + 1 : end]))
-    elif name in SHELLS:
-        for text in texts[1:]:
+                yield from _with_inner(_inferred(_filled(command.words[place + 1 : end], "{}")))
+    elif name in SHELLS or name == "env":
+        # `env -S` splits its argument into words.
+        for text in (_SPLIT_OPTION.sub("", text) for text in texts[1:]):
             for each in executed(text) if " " in text else ():
                 yield _inferred(tuple(Word(word) for word in each.command.words))
     elif name in _MULTICALL:
         yield from _with_inner(_inferred(command.words[1:]))
-    else:
+    if name not in _OWN_ARGUMENTS:
         inside, _ = unwrapped(texts)
         if inside and inside != texts:
             yield from _with_inner(_inferred(command.words[len(texts) - len(inside) :]))
+
+
+def _filled(words: tuple[Word, ...], mark: str) -> tuple[Word, ...]:
+    """The words of a command in which another program puts names in place of a mark."""
+    return tuple(replace(word, static=False) if mark in word.text else word for word in words)
+
+
+def _replaced_by_xargs(options: tuple[str, ...]) -> str:
+    """What `xargs` replaces by its input."""
+    given = [(text, following) for text, following in pairwise((*options, "")) if text.startswith(("-I", "-J"))]
+    return (given[-1][0][2:] or given[-1][1]) if given else "{}"
 
 
 def _with_inner(command: LineCommand) -> Iterator[LineCommand]:

@@ -1,12 +1,14 @@
 """The tool `skill`: loads the instructions of a skill by its name; it reads files of the skill's folder and runs nothing."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeAlias
 
 from msgspec import Meta, Struct
 
+from palimpsest.core.format.front_matter import read_front_matter
+from palimpsest.tools.files.confined import IrregularFile, opened_file, roots_of
 from palimpsest.tools.tool import AgentTool, ToolError, ToolOutput, bounded, define, one_line
 from palimpsest.tools.workspace import Workspace
 
@@ -15,7 +17,6 @@ SKILL: Final = "skill"
 SKILL_FILE: Final = "SKILL.md"
 LARGEST_SKILL: Final = 100_000
 """Bytes of a body, or of another file of a skill, that are shown."""
-MOST_SKILLS: Final = 200
 MOST_FILES: Final = 10
 _DEEPEST: Final = 4
 LARGEST_LISTING: Final = 10_000
@@ -23,13 +24,16 @@ LARGEST_LISTING: Final = 10_000
 _LONGEST_LINE: Final = 300
 
 
-class LoadedSkill(Struct, frozen=True):
-    """A skill by its name, which is that of its folder unless the file gives one. Without a description it is loadable and not listed."""
+class KnownSkill(Struct, frozen=True):
+    """A skill that the context lists: its name, what it is for, and its file. Without a description it is loadable and not listed."""
 
     name: str
     description: str
-    folder: str
-    body: str
+    path: str
+
+
+FindsSkills: TypeAlias = Callable[[], Iterable[KnownSkill]]
+"""Returns the skills of now; of two with one name the later one counts."""
 
 
 class SkillArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,64 +43,21 @@ class SkillArguments(Struct, frozen=True, forbid_unknown_fields=True):
     file: Annotated[str, Meta(max_length=500)] = ""
 
 
-class SkillFolders(Struct, frozen=True):
-    """The folders in which skills are looked for, at any depth up to four; of two skills with one name the later one counts.
-
-    A folder of the `project` that is a link out of it is skipped; the user's own folders may be links.
-    """
-
-    folders: tuple[Path, ...]
-    project: Path | None = None
-
-    def skills(self) -> dict[str, LoadedSkill]:
-        """The skills by name, sorted. Files that cannot be read or have no front matter are left out; `problems` lists them."""
-        found = {skill.name: skill for skill in self._read() if isinstance(skill, LoadedSkill)}
-        return dict(sorted(found.items()))
-
-    def problems(self) -> tuple[str, ...]:
-        """Why some skills are not available, one line each."""
-        seen: dict[str, str] = {}
-        lines: list[str] = []
-        for skill in self._read():
-            if isinstance(skill, str):
-                lines.append(skill)
-            elif skill.name in seen:
-                lines.append(f"the skill {skill.name} in {skill.folder} replaces the one in {seen[skill.name]}")
-            if isinstance(skill, LoadedSkill):
-                seen[skill.name] = skill.folder
-        return tuple(lines)
-
-    def listing(self) -> str:
-        """Name and description of each skill that has one, one line each: what the model reads before it asks for a body."""
-        return "\n".join(
-            f"{skill.name}: {one_line(skill.description, _LONGEST_LINE)}" for skill in self.skills().values() if skill.description
-        )
-
-    def _read(self) -> Iterator[LoadedSkill | str]:
-        """The skills in the order of their folders, and a line for each file that is none."""
-        count = 0
-        for folder in filter(self._is_own, self.folders):
-            for path in _skill_files(folder):
-                count += 1
-                if count > MOST_SKILLS:
-                    yield f"{path} is left out: at most {MOST_SKILLS} skills are read"
-                    return
-                yield _parsed(path)
-
-    def _is_own(self, folder: Path) -> bool:
-        project = self.project
-        return project is None or project not in folder.parents or folder.resolve().is_relative_to(project.resolve())
+def hides_nothing(_: str) -> bool:
+    """Whether a rule restricts reading a file, where there are no rules."""
+    return False
 
 
-def skill_tool(folders: SkillFolders, *, lists: bool = False) -> AgentTool:
+def skill_tool(find: FindsSkills, *, lists: bool = False, hides: Callable[[str], bool] = hides_nothing) -> AgentTool:
     """The tool. The list of skills is stated elsewhere, so that the declaration stays the same when a skill is added.
 
-    With `lists` its description holds the list of now, for profiles that state it nowhere else.
+    With `lists` its description holds the list of now, for profiles that state it nowhere else. `hides` tells which files a rule
+    restricts: a call names a skill, so that the permissions do not see which file it reads.
     """
-    listing = f"\n\nThe skills:\n{bounded(folders.listing(), LARGEST_LISTING)}" if lists else ""
+    listing = f"\n\nThe skills:\n{bounded(_listing(find), LARGEST_LISTING)}" if lists else ""
 
-    async def load(arguments: SkillArguments, _: Workspace) -> ToolOutput:
-        return await asyncio.to_thread(_load, folders, arguments)
+    async def load(arguments: SkillArguments, workspace: Workspace) -> ToolOutput:
+        return await asyncio.to_thread(_load, find, arguments, workspace, hides)
 
     return define(
         SkillArguments,
@@ -112,40 +73,62 @@ def skill_tool(folders: SkillFolders, *, lists: bool = False) -> AgentTool:
     )
 
 
-def _load(folders: SkillFolders, arguments: SkillArguments) -> ToolOutput:
-    skills = folders.skills()
-    skill = skills.get(arguments.name)
+def _listing(find: FindsSkills) -> str:
+    """Name and description of each skill that has one, one line each: what the model reads before it asks for a body."""
+    skills = _by_name(find).values()
+    return "\n".join(f"{skill.name}: {one_line(skill.description, _LONGEST_LINE)}" for skill in skills if skill.description)
+
+
+def _by_name(find: FindsSkills) -> dict[str, KnownSkill]:
+    return dict(sorted({skill.name: skill for skill in find()}.items()))
+
+
+def _load(find: FindsSkills, arguments: SkillArguments, workspace: Workspace, hides: Callable[[str], bool]) -> ToolOutput:
+    skills = _by_name(find)
+    # A catalogue may name the file, which tells skills of one name apart.
+    by_path = {skill.path: skill for skill in find()}
+    skill = skills.get(arguments.name) or by_path.get(arguments.name)
     if skill is None:
         known = bounded(", ".join(skills), 2_000) or "none"
         raise ToolError(f"there is no skill {one_line(arguments.name, 80)}; known are {known}")
-    folder = Path(skill.folder)
+    folder = Path(skill.path).parent.resolve()
+    path = (folder / arguments.file).resolve() if arguments.file else Path(skill.path).resolve()
+    if hides(str(path)):
+        raise ToolError(f"a rule restricts reading {path.name}", where=str(path))
+    # A skill of the project is reached from the top of it, since a command may put a link in the place of a folder at any time.
+    roots = (*roots_of(workspace), folder, path.parent)
     if arguments.file:
-        return ToolOutput(bounded(_file_of(folder, arguments.file), LARGEST_SKILL))
+        if folder not in path.parents:
+            raise ToolError("the path leads out of the folder of the skill", where=arguments.file)
+        return ToolOutput(bounded(_file_text(roots, path, arguments.file), LARGEST_SKILL))
     names = [str(path.relative_to(folder)) for path in _files(folder) if path.name != SKILL_FILE]
     more = [f"[{len(names) - MOST_FILES} more files]"] if len(names) > MOST_FILES else []
     files = "\n".join(("Files, to be read with `file`:", *names[:MOST_FILES], *more)) if names else ""
-    text = f"# Skill {skill.name}\nFolder: {folder}\n\n{bounded(skill.body, LARGEST_SKILL)}"
+    text = f"# Skill {skill.name}\nFolder: {folder}\n\n{bounded(_body(roots, path), LARGEST_SKILL)}"
     return ToolOutput(f"{text.rstrip()}\n\n{files}" if files else text)
 
 
-def _file_of(folder: Path, name: str) -> str:
-    path = (folder / name).resolve()
-    if folder not in path.parents:
-        raise ToolError("the path leads out of the folder of the skill", where=name)
-    try:
-        if not path.is_file():
-            raise ToolError(f"the skill has no file {name}", where=name)
-        with path.open("rb") as file:
-            data = file.read(LARGEST_SKILL * 2)
-    except OSError as error:
-        raise ToolError(f"{name} cannot be read: {error.strerror or error}", where=name) from error
+def _body(roots: tuple[Path, ...], path: Path) -> str:
+    text = _content(roots, path, str(path)).decode("utf-8", "replace")
+    front = read_front_matter(text)
+    return (text if front is None else front.body).strip("\n")
+
+
+def _file_text(roots: tuple[Path, ...], path: Path, name: str) -> str:
+    data = _content(roots, path, name)
     if b"\0" in data:
         raise ToolError(f"{name} is a binary file", where=name)
     return data.decode("utf-8", "replace")
 
 
-def _skill_files(folder: Path) -> Iterator[Path]:
-    return (path for path in _files(folder) if path.name == SKILL_FILE)
+def _content(roots: tuple[Path, ...], path: Path, name: str) -> bytes:
+    try:
+        with opened_file(roots, path) as file:
+            return file.read(LARGEST_SKILL * 2)
+    except (FileNotFoundError, IrregularFile) as error:
+        raise ToolError(f"the skill has no file {name}", where=name) from error
+    except OSError as error:
+        raise ToolError(f"{name} cannot be read: {error.strerror or error}", where=name) from error
 
 
 def _files(folder: Path, depth: int = 0) -> Iterator[Path]:
@@ -161,46 +144,3 @@ def _files(folder: Path, depth: int = 0) -> Iterator[Path]:
             yield entry
         elif entry.is_dir() and depth < _DEEPEST:
             yield from _files(entry, depth + 1)
-
-
-def _parsed(path: Path) -> LoadedSkill | str:
-    """The skill of a file, or a line that says why it is none."""
-    try:
-        with path.open("rb") as file:
-            text = file.read(LARGEST_SKILL * 2).decode("utf-8", "replace")
-    except OSError as error:
-        return f"{path} cannot be read: {error.strerror or error}"
-    fields, body = front_matter(text)
-    if not fields:
-        return f"{path} has no front matter"
-    return LoadedSkill(fields.get("name") or path.parent.name, fields.get("description", ""), str(path.parent.resolve()), body)
-
-
-def front_matter(text: str) -> tuple[dict[str, str], str]:
-    """The fields before the text of a Markdown file, and the text after them; no fields if there are none.
-
-    Of YAML only `key: value` is read, with quoted values and values that go on in indented lines: skills need no more.
-    """
-    lines = text.replace("\r\n", "\n").lstrip("\ufeff").split("\n")
-    if lines[0].rstrip() != "---":
-        return {}, text
-    end = next((number for number, line in enumerate(lines[1:], 1) if line.rstrip() == "---"), None)
-    if end is None:
-        return {}, text
-    return dict(_fields(lines[1:end])), "\n".join(lines[end + 1 :]).strip("\n")
-
-
-def _fields(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    key, values = "", list[str]()
-    for line in (*lines, "end:"):
-        if line[:1] in (" ", "\t"):
-            values.append(line.strip())
-            continue
-        if key:
-            yield key, " ".join(value for value in values if value not in ("", ">", ">-", "|", "|-")).strip()
-        key, _, value = line.partition(":")
-        key, values = key.strip(), [_unquoted(value.strip())]
-
-
-def _unquoted(value: str) -> str:
-    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value

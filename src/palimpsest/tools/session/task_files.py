@@ -2,19 +2,18 @@
 
 import fcntl
 import os
-import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import IO, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Struct, field
 from msgspec import field as json_field
 
 from palimpsest.core.tokens.patterns import lazy_pattern
-from palimpsest.tools.files.confined import opened_folder
+from palimpsest.tools.files.confined import opened_file, opened_folder
 from palimpsest.tools.tool import ToolError, one_line
 
 TaskStatus: TypeAlias = Literal["pending", "in_progress", "completed"]
@@ -106,7 +105,11 @@ class TaskFiles(Struct):
             raise ToolError(f"the tasks cannot be listed: {error.strerror or error}", where=str(self.folder)) from error
 
     def _opened(self, *, create: bool = False) -> AbstractContextManager[int]:
-        return opened_folder(self.roots or (self.folder.parent,), self.folder, create=create)
+        return opened_folder(self._roots, self.folder, create=create)
+
+    @property
+    def _roots(self) -> tuple[Path, ...]:
+        return self.roots or (self.folder.parent,)
 
     def next_id(self) -> int:
         """The number of a new task: one above every number that a file of the folder ever had in this session, damaged ones included."""
@@ -134,12 +137,7 @@ class TaskFiles(Struct):
         if path.is_symlink():
             # A link could make the next change replace a file of another folder.
             raise ValueError("it is a symbolic link")
-        # Without blocking, because a pipe that nothing writes to would hold the session up.
-        with self._opened() as folder:
-            handle = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-        with os.fdopen(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise ValueError("it is no regular file")
+        with opened_file(self._roots, path) as file:
             data = file.read(LARGEST_TASK + 1)
         if len(data) > LARGEST_TASK:
             raise ValueError(f"it has more than {LARGEST_TASK:,} bytes")
@@ -168,6 +166,15 @@ class TaskFiles(Struct):
             data = text.encode("utf-8", "replace")
             self.write(path, data)
         return LogName(path.name, len(data))
+
+    @contextmanager
+    def opened_log(self, name: str) -> Iterator[IO[bytes]]:
+        """One of the log files, to be read. Raises `ToolError` if it cannot be, such as a link that took its place."""
+        try:
+            with opened_file(self._roots, self.folder / name) as file:
+                yield file
+        except OSError as error:
+            raise ToolError(f"{name} cannot be read: {error.strerror or error}", where=name) from error
 
     def logs(self, task: int) -> tuple[LogName, ...]:
         """The log files of a task, by name."""

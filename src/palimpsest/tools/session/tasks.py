@@ -3,8 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import IO, Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta, Raw, Struct
@@ -125,7 +124,8 @@ class TaskGraph(Struct, frozen=True):
             if question.output not in {log.name for log in logs}:
                 names = ", ".join(log.name for log in logs) or "none"
                 raise ToolError(f"task {task.id} has no output file of that name; it has {names}")
-            return ToolOutput(_end_of(self.files.folder / question.output))
+            with self.files.opened_log(question.output) as file:
+                return ToolOutput(_end_of(file))
         files = [f"output: {log.name} ({log.size:,} bytes)" for log in logs[-MOST_LINES:]]
         return ToolOutput("\n".join((_json(task), *files)))
 
@@ -168,12 +168,11 @@ def _what(before: Task, after: Task) -> str:
     return ", ".join(changes)
 
 
-def _end_of(path: Path) -> str:
+def _end_of(file: IO[bytes]) -> str:
     """The end of an output file within the limits of one read."""
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - OUTPUT_BYTES))
-        data = file.read(OUTPUT_BYTES)
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - OUTPUT_BYTES))
+    data = file.read(OUTPUT_BYTES)
     kept = b"\n".join(data.rstrip(b"\n").split(b"\n")[-OUTPUT_LINES:])
     left_out = size - len(data) + len(data.rstrip(b"\n")) - len(kept)
     return (f"[{left_out:,} bytes before this are left out]\n" if left_out else "") + kept.decode("utf-8", "replace")

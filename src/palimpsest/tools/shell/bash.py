@@ -29,14 +29,15 @@ PATIENCE: Final = 1.0
 _BASH: Final = next((place for place in ("/bin/bash", "/usr/bin/bash") if Path(place).exists()), "bash")
 _LONGEST_PATH: Final = 4_096
 # The command runs first; then the directory that it ended in is written to a file, and its exit code stays. It is a word of its own, so
-# that an open quote, an open here-document or a backslash at its end cannot take what follows for a part of it.
+# that an open quote, an open here-document or a backslash at its end cannot take what follows for a part of it. What follows is not shown
+# if the command has turned `set -x` on; the empty line is for bash, which takes a backslash at the end of the word for one before it.
 _SCRIPT: Final = """\
 pal_command=$1
 shift
 eval -- "$pal_command"
-pal_code=$?
-builtin pwd -P 2>/dev/null > "$PAL_CWD_FILE"
-builtin exit "$pal_code"
+
+{ pal_code=$?; builtin pwd -P > "$PAL_CWD_FILE"; builtin set +x; } 2>/dev/null
+builtin exit "${pal_code-1}"
 """
 # What became of the processes that outlived their command.
 _RESTS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -133,9 +134,9 @@ class Shell(Struct):
     async def _bash(self, arguments: BashArguments, workspace: Workspace) -> ToolOutput:
         if not arguments.command.strip():
             raise ToolError("the command is empty")
+        if "\0" in arguments.command:
+            raise ToolError("the command has a zero byte, which no program can be given")
         self.cwd = self.directory(workspace)
-        if self.temp is not None:
-            _keep_folder(self.temp)
         task = arguments.task if isinstance(arguments, TaskBashArguments) else 0
         if arguments.background:
             if task:
@@ -147,9 +148,11 @@ class Shell(Struct):
         return output
 
     async def _in_foreground(self, arguments: BashArguments, workspace: Workspace) -> ToolOutput:
+        if self.temp is not None:
+            _keep_folder(self.temp)
         with tempfile.TemporaryDirectory(prefix="pal-", dir=self.temp) as folder:
             place = Path(folder) / "cwd"
-            running = await self._start(arguments.command, {"PAL_CWD_FILE": str(place)})
+            running = await self.start(arguments.command, {"PAL_CWD_FILE": str(place)})
             seconds = max(1, min(arguments.timeout, LONGEST_TIMEOUT))
             try:
                 code = await asyncio.wait_for(running.process.wait(), seconds)
@@ -180,11 +183,14 @@ class Shell(Struct):
         number = f"p{len(self.background) + 1}"
         # Asked for first: a short command may have ended when it is returned, and its end is recorded after its start.
         ended = self.ended()
-        running = self.background[number] = await self._start(command, {"PAL_CWD_FILE": os.devnull})
+        running = self.background[number] = await self.start(command, {"PAL_CWD_FILE": os.devnull})
         started = ProcessStarted(number, command, pid=running.process.pid)
         return ToolOutput(f"Runs in the background with id {number}", events=(*ended, started))
 
-    async def _start(self, command: str, more: Mapping[str, str]) -> Running:
+    async def start(self, command: str, more: Mapping[str, str]) -> Running:
+        """Start a command in the working directory, in the sandbox. Raises `ToolError` if it cannot be started."""
+        if self.temp is not None:
+            _keep_folder(self.temp)
         wrap, note = (self.sandbox, "") if self.guard is None else self.guard()
         arguments = wrap((_BASH, "--noprofile", "--norc", "-c", _SCRIPT, _BASH, command))
         temp = {} if self.temp is None else {"TMPDIR": str(self.temp)}

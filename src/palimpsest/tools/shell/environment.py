@@ -12,12 +12,28 @@ from palimpsest.core.tokens.patterns import lazy_pattern
 _SECRET_PARTS: Final = frozenset(
     {
         *("KEY", "KEYS", "APIKEY", "TOKEN", "TOKENS", "SECRET", "SECRETS", "PAT", "DSN", "COOKIE", "COOKIES", "JWT", "BEARER", "SAS", "SK"),
-        *("PASSWORD", "PASSWORDS", "PASSWD", "PASSPHRASE", "PASS", "PASSCODE", "PW", "PWD", "CREDENTIAL", "CREDENTIALS", "CREDS", "CRED"),
+        *(
+            "PASSWORD",
+            "PASSWORDS",
+            "PASSWD",
+            "PASSPHRASE",
+            "PASS",
+            "PASSCODE",
+            "PW",
+            "PWD",
+            "PSWD",
+            "PIN",
+            "CREDENTIAL",
+            "CREDENTIALS",
+            "CREDS",
+            "CRED",
+        ),
         *("AUTH", "AUTHORIZATION", "PRIVATE", "SIGNING", "WEBHOOK", "SALT", "PEPPER", "OTP", "TOTP", "MNEMONIC", "NETRC"),
     }
 )
 _SECRET_ENDINGS: Final = (
-    *("APIKEY", "SECRETKEY", "ACCESSKEY", "PRIVATEKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PWD_FILE", "JWT"),
+    *("APIKEY", "SECRETKEY", "ACCESSKEY", "PRIVATEKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PSWD", "PWD", "PWD_FILE", "JWT"),
+    *("PASSPHRASE", "PASSWORDS", "CREDENTIALS", "BINDPW", "ROOTPW"),
     *("CONNECTION_STRING", "CONNECTIONSTRING", "CONN_STR"),
 )
 # They hold the address of a key store or of a terminal, not a secret.
@@ -49,7 +65,16 @@ _WITHOUT_TERMINAL: Final = {
 }
 _SHORTEST_SECRET: Final = 8
 _WORDS: Final = lazy_pattern(r"[\s/;,&=?:@]+")
-_URL_PASSWORD: Final = lazy_pattern(r"[a-z][a-z0-9+.-]*://[^/@\s:]*:[^/@\s]+@", re.IGNORECASE)
+# `SSHPASS`, `DBPASS`; an ASKPASS is a program that asks.
+_PASS: Final = lazy_pattern(r"(?<!ASK)(?<!BY)(?<!COM)PASS$")
+# A password may have slashes; digits before one are a port.
+_URL_PASSWORD: Final = lazy_pattern(r"[a-z][a-z0-9+.-]*://[^/@\s:]*:(?!\d+/)[^@\s]+@", re.IGNORECASE)
+# As in headers of HTTP, in data sources of Go, in addresses of Oracle, and in a key as a text.
+_CREDENTIALS: Final = lazy_pattern(
+    r"authorization\s*[:=]\s*\w+\s+\S|^[^\s:/@]+:[^\s/@]+@(?!sha\d)|^jdbc:\S+:[\w.$-]+/[^\s/@]+@|-BEGIN [A-Z ]*PRIVATE KEY", re.IGNORECASE
+)
+# As in connection strings of JDBC, libpq, ODBC and ADO.NET.
+_FIELD_PASSWORD: Final = lazy_pattern(r"(?:^|[?&;,\s])(?:password|passwd|pwd)\s*=\s*[^\s;&]", re.IGNORECASE)
 
 
 def command_environment(
@@ -94,13 +119,13 @@ def is_secret(name: str, value: str = "") -> bool:
     if name in _NO_SECRETS:
         return False
     upper = name.upper()
-    named = not _SECRET_PARTS.isdisjoint(upper.split("_")) or upper.endswith(_SECRET_ENDINGS)
+    named = not _SECRET_PARTS.isdisjoint(upper.split("_")) or upper.endswith(_SECRET_ENDINGS) or _PASS.search(upper) is not None
     return named or _holds_secret(upper, value)
 
 
 def _holds_secret(name: str, value: str) -> bool:
     """Whether the value alone gives it away: a URL with a password, a secret of a known form, or a text that only a machine writes."""
-    if _URL_PASSWORD.search(value) is not None:
+    if any(each.search(value) is not None for each in (_URL_PASSWORD, _FIELD_PASSWORD, _CREDENTIALS)):
         return True
     if len(value) < _SHORTEST_SECRET:
         return False

@@ -16,8 +16,12 @@ from palimpsest.tools.shell.watcher import GroupWatcher
 # Bytes of output that are kept of one command: so much of its beginning, and as much of its end.
 HEAD: Final = 400_000
 TAIL: Final = 400_000
+# A variable of each command, by which the processes that it started are found if their keeper was killed.
+_MARK: Final = "PAL_COMMAND"
 _CHUNK: Final = 65_536
+# Seconds that processes have to end when they are asked, and when they are forced: a busy machine may be late to say so.
 _GRACE: Final = 2.0
+_FORCED: Final = 5.0
 _POLL: Final = 0.02
 # A process may start another one between the search and its end.
 _ROUNDS: Final = 5
@@ -66,13 +70,17 @@ class Output:
 
 
 class Running(Struct):
-    """A process with its output; `exit` is known once it has ended. `note` is what its reader should know if it fails."""
+    """A process with its output; `exit` is known once it has ended. `note` is what its reader should know if it fails.
+
+    `mark` is in the environment of all that it started.
+    """
 
     process: asyncio.subprocess.Process
     command: str
     output: Output = field(default_factory=Output)
     reading: "asyncio.Task[None] | None" = None
     note: str = ""
+    mark: str = ""
 
     @property
     def exit(self) -> int | None:
@@ -98,6 +106,9 @@ class Running(Struct):
         except TimeoutError:
             await self.kill()
             ended = True
+        if self.process.returncode == -signal.SIGKILL:
+            # Perhaps by the command itself: what had left its group is below no process of ours now.
+            ended = self._kill_marked() or ended
         if not await self._drained():
             return "goes_on"
         return "ended" if ended else "none"
@@ -111,13 +122,14 @@ class Running(Struct):
     async def kill(self) -> None:
         """End the process and all that it started: asked first, then forced. If the task is cancelled meanwhile, forced at once."""
         try:
-            for sign in (signal.SIGTERM, signal.SIGKILL):
+            for sign, seconds in ((signal.SIGTERM, _GRACE), (signal.SIGKILL, _FORCED)):
                 self._signal(sign)
                 with suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._group_ended(), _GRACE)
+                    await asyncio.wait_for(self._group_ended(), seconds)
                     return
         except asyncio.CancelledError:
             self._signal(signal.SIGKILL)
+            await wait_killed(self.process)
             raise
 
     def _signal(self, sign: signal.Signals) -> None:
@@ -131,6 +143,17 @@ class Running(Struct):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, sign)
 
+    def _kill_marked(self) -> bool:
+        """Kill what bears the mark of this process. Returns whether there was anything; without `/proc`, nothing is found."""
+        wanted = f"{_MARK}={self.mark}".encode()
+        found = False
+        for entry in Path("/proc").glob("[0-9]*/environ") if self.mark else ():
+            with suppress(OSError):
+                if wanted in entry.read_bytes().split(b"\0"):
+                    os.kill(int(entry.parent.name), signal.SIGKILL)
+                    found = True
+        return found
+
     async def _group_ended(self) -> None:
         """Wait for the process, and for those of its group that outlive it."""
         await self.process.wait()
@@ -138,6 +161,23 @@ class Running(Struct):
             if not _is_alive(self.process.pid):
                 return
             await asyncio.sleep(_POLL)
+
+
+async def wait_killed(process: asyncio.subprocess.Process) -> None:
+    """Wait until asyncio knows of the end of a process that was killed, for seconds at most; a cancellation meanwhile is raised after it.
+
+    A loop that is closed before that, such as one whose end cancels the task, leaves the process open for ever.
+    """
+    clock, cancelled = asyncio.get_running_loop(), False
+    until = clock.time() + _FORCED
+    while process.returncode is None and (seconds := until - clock.time()) > 0:
+        try:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(process.wait(), seconds)
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        raise asyncio.CancelledError
 
 
 def _below(top: int) -> list[int]:
@@ -182,7 +222,8 @@ async def start(
 
     With a `watcher`, the group is killed if this process is.
     """
-    creating = asyncio.ensure_future(_created(arguments, cwd, environment))
+    mark = os.urandom(16).hex()
+    creating = asyncio.ensure_future(_created(arguments, cwd, {**environment, _MARK: mark}))
     try:
         process, pipe = await asyncio.shield(creating)
     except asyncio.CancelledError:
@@ -191,7 +232,7 @@ async def start(
         os.close(pipe)
         await Running(process, command).kill()
         raise
-    running = Running(process, command)
+    running = Running(process, command, mark=mark)
     if watcher is not None:
         watcher.add(process.pid)
     running.reading = asyncio.create_task(_read(process, pipe, running.output, watcher))

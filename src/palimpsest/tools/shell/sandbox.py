@@ -16,12 +16,14 @@ from msgspec import Struct, field
 from palimpsest.tools.shell.keeper import kept
 from palimpsest.tools.shell.repositories import git_folders, kept_settings, repository_tree
 from palimpsest.tools.shell.visible import visible_paths
-from palimpsest.tools.workspace import PROTECTED_FILES, PROTECTED_FOLDERS, Workspace
+from palimpsest.tools.workspace import PROTECTED_FILES, PROTECTED_FOLDERS, Workspace, no_shelf, program_outside
 
 SandboxKind: TypeAlias = Literal["bubblewrap", "landlock", "none"]
 Argv: TypeAlias = tuple[str, ...]
 _PROBE_SECONDS: Final = 20
 _DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+# The kernel lets its administrator set them without any capability: one of them names a program that it starts when a process crashes.
+_KERNEL_SETTINGS: Final = tuple(f"/proc/{name}" for name in ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "mtrr"))
 # Isolated, because Python would import modules of the project from the working directory.
 _LAUNCH: Final = (
     "import json, sys; sys.path.append(sys.argv[1]); from sandlock import Sandbox; "
@@ -32,8 +34,8 @@ _LAUNCH: Final = (
 class Area(Struct, frozen=True):
     """What commands may use: they write in `root`, `extra` and the private folder `temp`, and read the system and `shown`.
 
-    Of the home folder they see what building and testing need. `hidden` they do not see, wherever it is; `fixed` are folders that they
-    cannot rename.
+    Of the home folder they see what building and testing need. `hidden` they do not see, wherever it is, but `shelf`, which they read;
+    `fixed` are folders that they cannot rename.
     """
 
     root: Path
@@ -44,12 +46,13 @@ class Area(Struct, frozen=True):
     home: Path = field(default_factory=Path.home)
     shown: tuple[Path, ...] = ()
     fixed: tuple[Path, ...] = ()
+    shelf: Callable[[], tuple[Path, ...]] = no_shelf
 
     @classmethod
     def of(cls, workspace: Workspace, *, network: bool = False, hidden: tuple[Path, ...] = (), shown: tuple[Path, ...] = ()) -> "Area":
         """The area of a workspace, with a new temp folder; `hidden` are folders such as that of the sessions."""
         temp = Path(tempfile.mkdtemp(prefix="pal-")).resolve()
-        return cls(workspace.root, workspace.extra, temp, network, hidden, shown=shown)
+        return cls(workspace.root, workspace.extra, temp, network, hidden, shown=shown, shelf=workspace.shelf)
 
     @property
     def writable(self) -> tuple[Path, ...]:
@@ -129,7 +132,10 @@ def bubblewrap_arguments(program: str, area: Area) -> Argv:
     for path in area.visible():
         linked = path.is_symlink() and path.parent == Path("/")
         arguments += ["--symlink", str(path.readlink()), str(path)] if linked else ["--ro-bind", str(path), str(path)]
-    arguments += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run", "--symlink", "/run", "/var/run", "--dir", str(area.home)]
+    arguments += ["--dev", "/dev", "--proc", "/proc"]
+    for place in _KERNEL_SETTINGS:
+        arguments += ["--ro-bind-try", place, place]
+    arguments += ["--tmpfs", "/run", "--symlink", "/run", "/var/run", "--dir", str(area.home)]
     # Where NixOS keeps the programs.
     arguments += ["--ro-bind-try", "/run/current-system", "/run/current-system"]
     if area.network:
@@ -142,6 +148,8 @@ def bubblewrap_arguments(program: str, area: Area) -> Argv:
             arguments += [option, str(path), str(path)]
     for path in area.concealed():
         arguments += ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", os.devnull, str(path)]
+    for path in area.shelf():
+        arguments += ["--ro-bind-try", str(path), str(path)]
     arguments += ["--remount-ro", "/", "--unshare-all", *(["--share-net"] if area.network else [])]
     return (*arguments, "--die-with-parent", "--new-session", "--cap-drop", "ALL")
 
@@ -166,11 +174,15 @@ def _kept(folder: Path, home: Path) -> Iterator[tuple[str, Path]]:
 def landlock_policy(area: Area) -> dict[str, list[str]]:
     """The fields of `sandlock.Sandbox` for an area."""
     hooks = [str(git / "hooks") for folder in area.writable for git in git_folders(folder, area.home) if (git / "hooks").is_dir()]
+    shelf = [path for path in area.shelf() if path.exists()]
+    # A refusal wins over what lies within, so a folder around the shelf is not refused where nothing grants it.
+    granted = (*area.visible(), *area.writable, area.temp)
+    around = {top for path in shelf for top in path.parents if not any(top == each or each in top.parents for each in granted)}
     shared = [str(git) for folder in area.writable for git in git_folders(folder, area.home)]
     return {
-        "fs_readable": [*map(str, area.visible()), "/proc", *_name_service(area), str(area.temp)],
+        "fs_readable": [*map(str, area.visible()), "/proc", *_name_service(area), str(area.temp), *map(str, shelf)],
         "fs_writable": [*map(str, area.writable), str(area.temp), *shared, *(device for device in _DEVICES if Path(device).exists())],
-        "fs_denied": [*hooks, *map(str, area.concealed())],
+        "fs_denied": [*hooks, *(str(path) for path in area.concealed() if path not in around)],
         "net_allow": ["*:*", "udp://*:*"] if area.network else [],
     }
 
@@ -186,7 +198,7 @@ def find_sandbox(area: Area) -> Sandbox:
     if around is not None:
         return Sandbox("none", why=f"{around} holds your home folder, whose files other programs obey")
     reasons: list[str] = []
-    for candidate in (_bubblewrap(), _landlock()):
+    for candidate in (_bubblewrap(area), _landlock()):
         if candidate.kind == "none":
             reasons.append(candidate.why)
         elif any(
@@ -203,8 +215,9 @@ def find_sandbox(area: Area) -> Sandbox:
     return Sandbox("none", why="; ".join(reasons))
 
 
-def _bubblewrap() -> Sandbox:
-    program = shutil.which("bwrap")
+def _bubblewrap(area: Area) -> Sandbox:
+    # One that commands may change is named in the reasons, if there is no other.
+    program = program_outside("bwrap", *area.writable, area.temp) or shutil.which("bwrap")
     return Sandbox("none", why="bubblewrap is not installed") if program is None else Sandbox("bubblewrap", program)
 
 
@@ -222,7 +235,7 @@ def _problem(sandbox: Sandbox, area: Area) -> str:
         script = 'echo inside > "$1"; echo outside > "$2"; exit 0'
         try:
             done = subprocess.run(  # noqa: S603  # the program was found by us
-                sandbox.wrap(area)(("bash", "--noprofile", "--norc", "-c", script, "probe", str(inner), str(outer))),
+                sandbox.wrap(area)(("/bin/sh", "-c", script, "probe", str(inner), str(outer))),
                 cwd=area.root,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,

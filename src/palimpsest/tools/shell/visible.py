@@ -15,15 +15,18 @@ SYSTEM: Final = (
 """Programs, libraries and settings of the system. Data of services (`/var`, `/srv`), other disks and other users are not among it."""
 # Folders of a home with programs and downloaded packages. Files with accounts lie beside them, so no folder around is named.
 _TOOLCHAINS: Final = (
-    *(".local/bin", ".local/lib", ".local/share/uv", ".local/share/pipx", ".local/pipx", ".local/share/mise", ".local/share/pnpm"),
+    *(".local/bin", ".local/lib", ".local/share/pipx", ".local/pipx", ".local/share/mise", ".local/share/pnpm"),
+    *(".local/share/uv/python", ".local/share/uv/tools"),
     *(".cache/pip", ".cache/uv", ".cache/pypoetry/cache", ".cache/pypoetry/artifacts", ".cache/pypoetry/virtualenvs", ".cache/pre-commit"),
     *(".cache/go-build", ".cache/yarn", ".cache/node", ".cache/ms-playwright", ".cache/bazelisk", ".cache/coursier", ".cache/deno"),
-    *(".pyenv", ".conda/pkgs", ".conda/envs", "miniconda3", "anaconda3", "miniforge3", ".rye", ".virtualenvs"),
+    *(".pyenv", ".conda/pkgs", ".conda/envs", "miniconda3", "anaconda3", "miniforge3", ".virtualenvs"),
+    *(".rye/shims", ".rye/py", ".rye/uv", ".rye/self", ".rye/tools", ".rye/pip-tools", ".rye/config.toml"),
     *(".nvm", ".fnm", ".local/share/fnm", ".volta", ".npm/_cacache", ".npm-global", ".bun/bin", ".bun/install/cache", ".deno/bin"),
     *(".cargo/bin", ".cargo/registry", ".cargo/git", ".cargo/env", ".rustup", "go/bin", "go/pkg", ".asdf", ".sdkman/candidates"),
     *(".m2/repository", ".m2/wrapper", ".gradle/caches", ".gradle/wrapper", ".ivy2/cache", ".sbt/boot", ".konan"),
-    *(".rbenv", ".rvm", ".gem/ruby", ".bundle/cache", ".ghcup/bin", ".ghcup/ghc", ".cabal/packages", ".cabal/bin", ".cabal/store", ".opam"),
-    *(".nuget/packages", ".dotnet", ".hex/packages", ".mix/archives", ".mix/elixir", ".julia/packages", ".julia/registries"),
+    *(".rbenv", ".rvm", ".gem/ruby", ".bundle/cache", ".ghcup/bin", ".ghcup/ghc", ".cabal/packages", ".cabal/bin", ".cabal/store"),
+    *(".dotnet/dotnet", ".dotnet/host", ".dotnet/sdk", ".dotnet/sdk-manifests", ".dotnet/shared", ".dotnet/packs", ".dotnet/tools"),
+    *(".nuget/packages", ".hex/packages", ".mix/archives", ".mix/elixir", ".julia/packages", ".julia/registries"),
     *(".julia/artifacts", ".pub-cache/hosted", ".composer/cache", ".nix-profile", ".nix-defexpr", ".linuxbrew"),
 )
 # Settings without which git and builds do something else. Each is shown only if no secret is found in it.
@@ -32,12 +35,15 @@ _JUDGED_FILES: Final = (
     *(".tool-versions", ".config/mise/config.toml", ".python-version", ".node-version", ".nvmrc", ".ripgreprc"),
 )
 _LARGEST_JUDGED: Final = 200_000
+# The folder of a toolchain whose entries have names of the user, and the entry with accounts, which alone is not shown.
+_OPAM, _OPAM_ACCOUNTS = ".opam", "plugins"
 _ENVIRONMENT_FILES: Final = ("pyvenv.cfg", "conda-meta")
 
 
 def visible_paths(home: Path, shown: tuple[Path, ...] = (), search_path: str | None = None) -> tuple[Path, ...]:
     """The existing files and folders beside the project that commands may read: of the system, of the home, and what a setting names."""
     found = [*_existing(map(Path, SYSTEM)), *_existing(home / name for name in _TOOLCHAINS)]
+    found += [path for path in sorted((home / _OPAM).glob("*")) if path.name != _OPAM_ACCOUNTS]
     found += [path for path in _existing(home / name for name in _JUDGED_FILES) if _is_harmless(path)]
     found += _programs(home, os.environ.get("PATH", os.defpath) if search_path is None else search_path)
     # The Python of this program, wherever it lies: the programs of a project are often run with the same.

@@ -29,7 +29,7 @@ class Fragment(Struct, frozen=True):
 
     `key` pairs a result with its call, `wire_id` is the id that both are sent under, `provider_id` one that they may get instead.
     Adjacent fragments of one `group` share `opening` and `closing`. `aside` is sent elsewhere than the body. `erased` asks the provider to
-    delete the result from its cached prefix.
+    clear the result before the model reads it.
     """
 
     item: Item
@@ -47,11 +47,12 @@ class Fragment(Struct, frozen=True):
 
 
 class Assembled(Struct, frozen=True):
-    """An assembled body, with the labels of its cache breakpoints and the repairs that it needed."""
+    """An assembled body, with the labels of its cache breakpoints, the repairs that it needed, and its beta values of Anthropic."""
 
     body: bytes
     breakpoints: tuple[str, ...] = ()
     repairs: tuple[RequestRepair, ...] = ()
+    betas: tuple[str, ...] = ()
 
 
 class Wire(Protocol):

@@ -26,7 +26,7 @@ from palimpsest.wire.encoding.media import Fetch, inlined, is_inline, media_of
 from palimpsest.wire.encoding.tools import opaque_type
 from palimpsest.wire.json_reading import Json, dump, is_object, tables_at, text
 from palimpsest.wire.models.cards import ModelCard, parse_model_name
-from palimpsest.wire.rules.anthropic import block_violations
+from palimpsest.wire.rules.anthropic import ANTHROPIC_BLOCKS, block_violations
 from palimpsest.wire.rules.responses import RESPONSES_PARTS
 
 # Pairs are checked by their item kinds; a call or result inside an opaque block would stay unpaired.
@@ -35,14 +35,18 @@ _WITHIN_RESULTS: Final = frozenset({"text", "image", "document", "search_result"
 _BREAKPOINT: Final = "cache_control"
 
 
-def sendable_block(data: str, role: Role, *, within_result: bool = False) -> str | None:
-    """The JSON of an opaque block without cache breakpoints, or `None` if the provider would reject it."""
+def sendable_block(data: str, role: Role, *, within_result: bool = False, binds: bool = False) -> str | None:
+    """The JSON of an opaque block without cache breakpoints, or `None` if the provider would reject it.
+
+    A model that `binds` thinking to what stands before it gets a block of a kind that is not known yet as it came in its reply.
+    """
     block = msgspec.json.decode(data, type=dict[str, object])
     bare = _without_breakpoints(block)
     kind = text(bare, "type")
     if kind in _PAIRED or (within_result and kind not in _WITHIN_RESULTS):
         return None
-    if any(block_violations(bare, "assistant" if role == "assistant" else "user")):
+    is_new = binds and role == "assistant" and kind != "" and kind not in ANTHROPIC_BLOCKS
+    if not is_new and any(block_violations(bare, "assistant" if role == "assistant" else "user")):
         return None
     # Unchanged bytes where possible, because providers compare what they sent.
     return data.strip() if bare is block else dump(bare)
@@ -75,7 +79,8 @@ def sendable_content(item: Item, card: ModelCard, fetch: Fetch) -> Content | Non
         case None:
             return None
         case Text():
-            return content if content.text else None
+            # An empty text between two thoughts of a reply is sent where thinking is bound to it.
+            return content if content.text or (card.binds_thinking and content.role == "assistant") else None
         case Thinking():
             return _thinking(content, card)
         case Image() | Document():
@@ -98,10 +103,13 @@ def role_of(item: Item) -> Role:
 
 
 def may_read_state(provider: str, model: str, card: ModelCard) -> bool:
-    """Whether this model can use signatures and encrypted items of a provider and model; OpenAI accepts them across a model family."""
+    """Whether this model can use signatures and encrypted items of a provider and model.
+
+    OpenAI accepts them across a model family; some models read the thinking of others, which their cards name.
+    """
     if provider != card.provider:
         return False
-    if model in {card.name, card.api_name}:
+    if model in {card.name, card.api_name} or parse_model_name(model).card in card.reads_thinking:
         return True
     if card.wire == "responses" and card.family:
         return model.startswith(card.family)
@@ -161,7 +169,7 @@ def _opaque(content: Opaque, card: ModelCard, role: Role, *, within_result: bool
     if card.wire != "chat" and may_read_state(content.provider, content.model, card) and is_object(content.data):
         data: str | None = content.data
         if card.wire == "anthropic":
-            data = sendable_block(content.data, role, within_result=within_result)
+            data = sendable_block(content.data, role, within_result=within_result, binds=card.binds_thinking)
         elif within_result and opaque_type(content) not in RESPONSES_PARTS:
             data = None
         if data is not None:

@@ -46,11 +46,16 @@ def _parse(name: str, table: _Toml, known: tuple[ModelCard, ...], where: str) ->
             fields = msgspec.to_builtins(card(str(like), known))
         except BadInput as error:
             raise BadInput(f"the key {key}.like names no card: {error.message}", where=where) from error
+    like_thinking = fields.get("thinking")
     fields |= {field: value for field, value in table.items() if field not in ("like", "prices")}
     fields["name"] = name
     if fields.get("cache") == "marks":
         # Files of version 0.1.0 have this word.
         fields["cache"] = "breakpoints"
+    if isinstance(fields.get("thinking"), bool):
+        # Files of version 0.2 say only whether the model thinks.
+        usual = "budget" if fields.get("wire") == "anthropic" else "adaptive"
+        fields["thinking"] = (like_thinking if like_thinking not in (None, "none") else usual) if fields["thinking"] else "none"
     if prices:
         is_free = prices.get("free") or (prices.get("input") == 0 and prices.get("output") == 0)
         like_prices = {} if is_free else {**_table(fields.get("prices", {}), key, where), "free": False}

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from itertools import takewhile
 from math import inf
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -36,6 +35,9 @@ _VARIANTS: Mapping[str, str] = {
     "gpt-5.1-chat-latest": "gpt-5.1",
     "gpt-5.2-chat-latest": "gpt-5.2",
     "gpt-5.2-codex-fast": "gpt-5.2-codex",
+    "gpt-5.6": "gpt-5.6-sol",
+    "grok-build-latest": "grok-4.5",
+    "deepseek-flash": "deepseek-v4-flash",
 }
 # Names that earlier versions used and no provider knows.
 _FORMER_NAMES: Mapping[str, str] = {"claude-haiku-3-5": "claude-3-5-haiku"}
@@ -69,6 +71,8 @@ def parse_model_name(name: str) -> ModelNameParts:
 
 
 WireName: TypeAlias = Literal["anthropic", "responses", "chat"]
+ThinkingMode: TypeAlias = Literal["none", "budget", "adaptive", "always"]
+"""How a model is asked to think: never, with a budget of tokens, adaptively, or not at all because it always does."""
 
 
 class LongPrices(Value, frozen=True):
@@ -128,6 +132,17 @@ class ModelCard(Value, frozen=True):
     """The facts about a model: wire, limits in tokens, media, cache and prices.
 
     `system_messages` says whether system messages may stand inside the conversation; `None` leaves it to the wire.
+    `thinking` says how the model is asked to think: within a budget of tokens, adaptively, or not at all because it always does.
+    `thinks_unasked` says that it thinks without being asked, which counts towards `max_tokens`; `thinking_off` is the type that asks it
+    not to. `default_effort` is the effort it works with unasked; empty if that is not known, and
+    `least_effort` the lowest that it accepts, if it refuses lower ones. `chat_tools` says whether it can be offered tools over OpenAI's
+    Chat Completions: always, only at effort `none`, or never. `forced_tools` says whether a tool call may
+    be demanded, `sampling` whether it accepts a temperature, and `prefill` whether the list may end with a message of the model.
+    `compaction` says when the provider summarises: at a threshold only, or also on demand.
+    `binds_thinking` says that each thinking block is bound to all that was sent before it: an edit of the past makes it unusable.
+    `diagnoses_cache` says that its provider, at its own address, can be asked why its cache missed.
+    `reads_thinking` names other models whose thinking this one reads. `drops_reasoning` says that the server leaves out reasoning behind
+    a changed history without reporting it.
     """
 
     name: str
@@ -141,27 +156,85 @@ class ModelCard(Value, frozen=True):
     images: bool = True
     documents: bool = False
     audio: bool = False
-    thinking: bool = False
+    thinking: ThinkingMode = "none"
+    thinks_unasked: bool = False
+    thinking_off: Literal["disabled", "between_tools"] = "disabled"
+    default_effort: str = ""
+    least_effort: str = ""
+    chat_tools: Literal["always", "unthinking", "never"] = "always"
+    forced_tools: bool = True
+    sampling: bool = True
+    prefill: bool = True
+    compaction: Literal["none", "threshold", "demand"] = "none"
     cache: Literal["none", "breakpoints", "automatic"] = "none"
     cache_minimum: int = 1024
     cache_edits: bool = False
     prices: Prices = Prices()
     call_ids: Literal["any", "claude", "mistral"] = "any"
     system_messages: bool | None = None
+    binds_thinking: bool = False
+    reads_thinking: tuple[str, ...] = ()
+    drops_reasoning: bool = False
+    diagnoses_cache: bool = False
 
     @property
     def takes_system_messages(self) -> bool:
         """Whether system messages may stand inside the conversation; by default on every wire but Anthropic Messages."""
         return self.wire != "anthropic" if self.system_messages is None else self.system_messages
 
+    @property
+    def takes_tool_changes(self) -> bool:
+        """Whether tools that come and go are announced inside the conversation, because another list of tools would be an edit of all."""
+        if self.wire == "responses":
+            return self.drops_reasoning
+        return self.wire == "anthropic" and self.binds_thinking and self.takes_system_messages
 
+    @property
+    def thinks(self) -> bool:
+        """Whether the model can think."""
+        return self.thinking != "none"
+
+    @property
+    def working_window(self) -> int:
+        """Tokens of a prompt up to which the model is meant to be used: its limit, or less if the price of the whole call rises earlier.
+
+        A name that asks for the long window accepts its price.
+        """
+        limit = min(self.window, self.input_limit or self.window)
+        long = self.prices.long
+        return limit if long is None or self.name.endswith(_LONG_SUFFIX) else min(limit, long.above)
+
+
+_MILLION: Final = 1_000_000
+_CHAT_REPLY: Final = 16_384
 _CLAUDE = ModelCard(
-    "", "anthropic", "anthropic", 200_000, 0, family="claude", documents=True, thinking=True, cache="breakpoints", call_ids="claude"
+    "",
+    "anthropic",
+    "anthropic",
+    200_000,
+    0,
+    family="claude",
+    documents=True,
+    thinking="budget",
+    cache="breakpoints",
+    cache_edits=True,
+    call_ids="claude",
+    diagnoses_cache=True,
 )
-# Newer models accept more than this window, but double the price of the whole call above it; older ones reject it.
+_CLAUDE_4_6 = replace(_CLAUDE, window=_MILLION, reply=128_000, thinking="adaptive", prefill=False, compaction="demand")
+_CLAUDE_4_7 = replace(_CLAUDE_4_6, sampling=False)
+_CLAUDE_5 = replace(_CLAUDE_4_7, thinks_unasked=True, default_effort="high", cache_minimum=512, system_messages=True)
+_BOUND = replace(_CLAUDE_5, binds_thinking=True)
+# Older models reject more than this window.
 _GPT = ModelCard(
-    "", "responses", "openai", 272_000, 128_000, family="gpt", input_limit=272_000, documents=True, thinking=True, cache="automatic"
+    "", "responses", "openai", 272_000, 128_000, family="gpt", input_limit=272_000, documents=True, thinking="adaptive", cache="automatic"
 )
+_GPT_STEP: Final = 272_000
+_GPT_5_4 = replace(_GPT, chat_tools="unthinking")
+_GPT_LONG = replace(_GPT_5_4, window=1_050_000, input_limit=None)
+_GPT_6 = replace(_GPT_5_4, window=1_050_000, input_limit=922_000, compaction="demand", drops_reasoning=True, diagnoses_cache=True)
+_GROK = ModelCard("", "responses", "xai", 500_000, 64_000, family="grok", thinking="adaptive", cache="automatic")
+_CHAT = ModelCard("", "chat", "", _MILLION, 128_000, thinking="adaptive", images=False, cache="automatic")
 _GENERIC_CARDS: Mapping[str, ModelCard] = {
     "openai-compatible": ModelCard("", "chat", "openai-compatible", 128_000, 8_192, images=False, cache="automatic"),
     # The chat templates of many local models reject a system message that is not the first.
@@ -170,47 +243,136 @@ _GENERIC_CARDS: Mapping[str, ModelCard] = {
 _MISTRAL = lazy_pattern(r"(?:mi|dev|code|mag|mini)stral")
 
 
-def _claude(name: str, dollars: tuple[float, float], reply: int, **changes: object) -> ModelCard:
-    """Return the card of a Claude model; `changes` are the fields in which it differs from most of them."""
-    return replace(_CLAUDE, name=name, reply=reply, prices=Prices(*dollars, *_cache_prices(dollars[0])), **changes)
+def _claude(of: ModelCard, name: str, dollars: tuple[float, float], *, read: float = 0.1, **changes: object) -> ModelCard:
+    """The card of a Claude model that differs by `changes` from another; `read` is the price of a cache read relative to input."""
+    return replace(of, name=name, prices=_claude_prices(*dollars, read), **changes)
 
 
-def _gpt(name: str, dollars: tuple[float, float], *, read: float | None = 0.1, write: float | None = None) -> ModelCard:
-    """Return the card of a GPT model; `read` and `write` are cache prices relative to input."""
-    read_price, write_price = (None if factor is None else _round(dollars[0] * factor) for factor in (read, write))
-    return replace(_GPT, name=name, prices=Prices(*dollars, read_price, write_price, write_price))
+def _claude_prices(cost_in: float, cost_out: float, read: float = 0.1) -> Prices:
+    return Prices(cost_in, cost_out, *_cache_prices(cost_in, read))
 
 
-def _cache_prices(cost_in: float) -> tuple[float, float, float]:
+def _gpt(
+    name: str,
+    dollars: tuple[float, float],
+    of: ModelCard = _GPT,
+    *,
+    read: float | None = 0.1,
+    writes: bool = False,
+    **changes: object,
+) -> ModelCard:
+    """The card of a GPT model; `read` is the price of a cache read relative to input, and `writes` whether cache writes are billed.
+
+    A write costs 1.25 times the input for 30 minutes, and 2.5 times for 12 hours. Models with a window above the step cost more there:
+    twice as much for input and cache, and one and a half times for output.
+    """
+    cost_in, cost_out = dollars
+    read_price = None if read is None else _round(cost_in * read)
+    short, long = (_round(cost_in * 1.25), _round(cost_in * 2.5)) if writes else (None, None)
+    prices = Prices(cost_in, cost_out, read_price, short, long)
+    if of.window > _GPT_STEP:
+        prices = replace(prices, long=_long(prices, _GPT_STEP, 2, 1.5))
+    return replace(of, name=name, prices=prices, **changes)
+
+
+def _chat(
+    provider: str,
+    name: str,
+    prices: Prices,
+    window: int = _MILLION,
+    reply: int = 128_000,
+    **changes: object,
+) -> ModelCard:
+    return replace(_CHAT, name=name, provider=provider, prices=prices, window=window, reply=reply, **changes)
+
+
+def _long(prices: Prices, above: int, times_in: float, times_out: float) -> LongPrices:
+    """Prices of long prompts as multiples of the usual ones."""
+    cache = (prices.cache_read, prices.cache_write, prices.cache_write_long)
+    raised = (None if price is None else _round(price * times_in) for price in cache)
+    return LongPrices(above, _round(prices.input * times_in), _round(prices.output * times_out), *raised)
+
+
+def _with_long(prices: Prices, above: int, times_in: float, times_out: float) -> Prices:
+    return replace(prices, long=_long(prices, above, times_in, times_out))
+
+
+def _cache_prices(cost_in: float, read: float = 0.1) -> tuple[float, float, float]:
     """Prices of a cache read, a write for 5 minutes and a write for 1 hour, relative to input as Anthropic sets them."""
-    return _round(cost_in * 0.1), _round(cost_in * 1.25), _round(cost_in * 2)
+    return _round(cost_in * read), _round(cost_in * 1.25), _round(cost_in * 2)
 
 
 def _round(dollars: float) -> float:
     return round(dollars, 6)
 
 
-_MILLION = 1_000_000
-_CHAT_REPLY = 16_384
+_UNFORCED = replace(_BOUND, forced_tools=False)
+_ALWAYS = replace(_CLAUDE_5, thinking="always")
+_ALWAYS_BOUND = replace(_UNFORCED, thinking="always")
+# Thinking of other models that a bound model reads, as far as it is known.
+_OLDER_THINKING: Final = (
+    *("claude-sonnet-4", "claude-sonnet-4-5", "claude-sonnet-4-6", "claude-haiku-4-5"),
+    *("claude-opus-4", "claude-opus-4-1", "claude-opus-4-5", "claude-opus-4-6", "claude-opus-4-7", "claude-opus-4-8"),
+)
 
 CARDS: tuple[ModelCard, ...] = (
-    _claude("claude-3-5-sonnet", (3, 15), 8_192, api_name="claude-3-5-sonnet-20241022", thinking=False),
-    _claude("claude-3-5-haiku", (0.8, 4), 8_192, cache_minimum=2048, api_name="claude-3-5-haiku-20241022", thinking=False),
-    _claude("claude-3-7-sonnet", (3, 15), 64_000, api_name="claude-3-7-sonnet-20250219"),
-    _claude("claude-sonnet-4", (3, 15), 64_000, api_name="claude-sonnet-4-20250514"),
-    _claude("claude-sonnet-4-5", (3, 15), 64_000),
-    _claude("claude-sonnet-4-6", (3, 15), 64_000),
-    _claude("claude-sonnet-5", (2, 10), 128_000, window=_MILLION, system_messages=True),
-    _claude("claude-sonnet-5-5", (2, 10), 128_000, window=_MILLION, system_messages=True),
-    _claude("claude-opus-4", (15, 75), 32_000, api_name="claude-opus-4-20250514"),
-    _claude("claude-opus-4-1", (15, 75), 32_000),
-    _claude("claude-opus-4-5", (5, 25), 64_000, cache_minimum=4096),
-    _claude("claude-opus-4-6", (5, 25), 128_000, cache_minimum=4096),
-    _claude("claude-opus-4-7", (5, 25), 128_000, cache_minimum=2048),
-    _claude("claude-opus-4-8", (5, 25), 128_000, system_messages=True),
-    _claude("claude-opus-5", (5, 25), 128_000, cache_minimum=512, window=_MILLION, system_messages=True),
-    _claude("claude-fable-5", (10, 50), 128_000, cache_minimum=512, window=_MILLION, system_messages=True),
-    _claude("claude-haiku-4-5", (1, 5), 64_000, cache_minimum=4096),
+    _claude(_CLAUDE, "claude-3-5-sonnet", (3, 15), reply=8_192, cache_edits=False, api_name="claude-3-5-sonnet-20241022", thinking="none"),
+    _claude(
+        _CLAUDE,
+        "claude-3-5-haiku",
+        (0.8, 4),
+        reply=8_192,
+        cache_edits=False,
+        cache_minimum=2048,
+        api_name="claude-3-5-haiku-20241022",
+        thinking="none",
+    ),
+    _claude(_CLAUDE, "claude-3-7-sonnet", (3, 15), reply=64_000, cache_edits=False, api_name="claude-3-7-sonnet-20250219"),
+    _claude(_CLAUDE, "claude-sonnet-4", (3, 15), reply=64_000, api_name="claude-sonnet-4-20250514"),
+    _claude(_CLAUDE, "claude-sonnet-4-5", (3, 15), reply=64_000),
+    _claude(_CLAUDE_4_6, "claude-sonnet-4-6", (3, 15)),
+    _claude(_CLAUDE_5, "claude-sonnet-5", (2, 10), cache_minimum=1024, system_messages=False),
+    replace(
+        _UNFORCED,
+        name="claude-sonnet-5-5",
+        prices=replace(_claude_prices(2, 10, 0.05), since="2026-10-07", before=_claude_prices(2, 10)),
+        thinking_off="between_tools",
+        reads_thinking=("claude-sonnet-5", *_OLDER_THINKING),
+    ),
+    _claude(_CLAUDE, "claude-opus-4", (15, 75), reply=32_000, api_name="claude-opus-4-20250514"),
+    _claude(_CLAUDE, "claude-opus-4-1", (15, 75), reply=32_000),
+    _claude(_CLAUDE, "claude-opus-4-5", (5, 25), reply=64_000, cache_minimum=4096),
+    _claude(_CLAUDE_4_6, "claude-opus-4-6", (5, 25), cache_minimum=4096),
+    _claude(_CLAUDE_4_7, "claude-opus-4-7", (5, 25), cache_minimum=2048),
+    _claude(_CLAUDE_4_7, "claude-opus-4-8", (5, 25), system_messages=True),
+    _claude(_CLAUDE_5, "claude-opus-5", (5, 25)),
+    _claude(
+        _ALWAYS_BOUND,
+        "claude-opus-5-5",
+        (4, 20),
+        read=0.05,
+        default_effort="medium",
+        reads_thinking=("claude-opus-5", "claude-sonnet-5-5", *_OLDER_THINKING),
+    ),
+    _claude(_ALWAYS, "claude-fable-5", (10, 50)),
+    _claude(
+        _ALWAYS_BOUND,
+        "claude-fable-5-1",
+        (10, 50),
+        read=0.025,
+        reads_thinking=("claude-opus-5", "claude-opus-5-5", *_OLDER_THINKING),
+    ),
+    _claude(_ALWAYS_BOUND, "claude-fable-5-2", (8, 40), read=0.025),
+    _claude(_ALWAYS, "claude-mythos-5", (10, 50)),
+    _claude(_ALWAYS_BOUND, "claude-mythos-5-1", (10, 50), read=0.025),
+    _claude(_ALWAYS_BOUND, "claude-mythos-5-2", (8, 40), read=0.025, reads_thinking=("claude-fable-5-2",)),
+    _claude(_CLAUDE, "claude-haiku-4-5", (1, 5), reply=64_000, cache_minimum=4096),
+    replace(
+        _BOUND,
+        name="claude-haiku-5-5",
+        prices=_with_long(_claude_prices(0.1, 0.5), 100_000, 5, 5),
+        default_effort="medium",
+    ),
     _gpt("gpt-5", (1.25, 10)),
     _gpt("gpt-5-mini", (0.25, 2)),
     _gpt("gpt-5-nano", (0.05, 0.4)),
@@ -224,17 +386,50 @@ CARDS: tuple[ModelCard, ...] = (
     _gpt("gpt-5.2-codex", (1.75, 14)),
     _gpt("gpt-5.2-pro", (21, 168), read=None),
     _gpt("gpt-5.3-codex", (1.75, 14)),
-    _gpt("gpt-5.4", (2.5, 15)),
-    _gpt("gpt-5.4-mini", (0.75, 4.5)),
-    _gpt("gpt-5.4-nano", (0.2, 1.25)),
-    _gpt("gpt-5.4-pro", (30, 180), read=None),
-    _gpt("gpt-5.5", (5, 30)),
-    _gpt("gpt-5.5-pro", (30, 180), read=None),
-    _gpt("gpt-5.6-sol", (4, 20)),
-    _gpt("gpt-5.6-terra", (2, 12)),
-    _gpt("gpt-5.6-luna", (0.2, 1.2)),
-    _gpt("gpt-6-sol", (2, 10), write=1.25),
-    _gpt("gpt-6-luna", (0.1, 0.5), write=1.25),
+    _gpt("gpt-5.4", (2.5, 15), _GPT_LONG),
+    _gpt("gpt-5.4-mini", (0.75, 4.5), _GPT_5_4),
+    _gpt("gpt-5.4-nano", (0.2, 1.25), _GPT_5_4),
+    _gpt("gpt-5.4-pro", (30, 180), _GPT_5_4, read=None),
+    _gpt("gpt-5.5", (5, 30), _GPT_LONG),
+    _gpt("gpt-5.5-pro", (30, 180), _GPT_5_4, read=None),
+    _gpt("gpt-5.6-sol", (4, 20), _GPT_6, writes=True, drops_reasoning=False),
+    _gpt("gpt-5.6-terra", (2, 12), _GPT_6, writes=True, drops_reasoning=False),
+    _gpt("gpt-5.6-luna", (0.2, 1.2), _GPT_6, writes=True, drops_reasoning=False),
+    _gpt("gpt-6-astra", (10, 50), _GPT_6, writes=True, sampling=False, default_effort="low", least_effort="low", chat_tools="never"),
+    _gpt("gpt-6-sol", (2, 10), _GPT_6, writes=True),
+    _gpt("gpt-6-luna", (0.1, 0.5), _GPT_6, writes=True),
+    _gpt("gpt-6.1-sol", (2, 10), _GPT_6, writes=True, read=0.05),
+    _gpt("gpt-6.1-terra", (1, 5), _GPT_6, writes=True, read=0.05),
+    replace(_GROK, name="grok-4.5", prices=_with_long(Prices(2, 6, 0.3), 200_000, 2, 2)),
+    replace(_GROK, name="grok-4.6", prices=_with_long(Prices(2, 6, 0.5), 200_000, 2, 2)),
+    replace(_GROK, name="grok-4.7", prices=_with_long(Prices(2, 6, 0.5), 200_000, 2, 2)),
+    _chat("google", "gemini-3.1-pro-preview", _with_long(Prices(2, 12, 0.2), 200_000, 2, 1.5), 1_048_576, 65_536, images=True),
+    _chat(
+        "google",
+        "gemini-3.8-flash",
+        Prices(1.5, 7.5, 0.15, since="2027-01-01", before=Prices(0.75, 3.75, 0.075)),
+        1_048_576,
+        65_536,
+        images=True,
+    ),
+    _chat(
+        "google",
+        "gemini-4-argon",
+        Prices(4, 20, 0.2, since="2026-12-01", before=Prices(2, 10, 0.1)),
+        1_048_576,
+        65_536,
+        images=True,
+    ),
+    # Those of the peak, 01-04 and 06-10 UTC; half of it at other hours.
+    _chat("deepseek", "deepseek-v4-pro", Prices(1.32, 3.96, 0.044), reply=393_216),
+    _chat("deepseek", "deepseek-v4-flash", Prices(0.3, 1.2, 0.006), reply=393_216),
+    _chat("moonshot", "kimi-k2.7-code", Prices(0.95, 4, 0.19), 262_144),
+    _chat("moonshot", "kimi-k3", Prices(3, 15, 0.3, 3, 6), 1_048_576, images=True),
+    _chat("moonshot", "kimi-k3.1-pro", Prices(2, 10, 0.2, 2, 4), 1_048_576, images=True),
+    _chat("zai", "glm-5.3", Prices(1.4, 4.4, 0.26)),
+    _chat("zai", "glm-5.3-flash", Prices(0.15, 0.5, 0.03)),
+    _chat("alibaba", "qwen3.8-max", Prices(2, 6, 0.25), 991_808, 131_072),
+    _chat("alibaba", "qwen3.8-flash", Prices(0.15, 0.47, 0.016), 991_808, 131_072),
 )
 
 
@@ -266,8 +461,23 @@ def recorded_card(name: str, cards: Iterable[ModelCard] = CARDS) -> ModelCard:
     if found is not None:
         return found
     other = stand_in(name, known)
-    api_name = name if is_generic(other) else parse_model_name(name).api_name or parse_model_name(name).card
-    return replace(other, name=name, api_name=api_name, prices=Prices())
+    parsed = parse_model_name(name)
+    other = replace(other, name=name, api_name=name if is_generic(other) else parsed.api_name or parsed.card, prices=Prices())
+    if other.family != "claude" or not _may_be_newer(parsed.card):
+        return other
+    # Only what every model accepts is sent to one that is newer than its stand-in.
+    return replace(
+        other,
+        thinking="always",
+        thinks_unasked=True,
+        forced_tools=False,
+        sampling=False,
+        prefill=False,
+        system_messages=False,
+        compaction="none",
+        binds_thinking=True,
+        reads_thinking=(),
+    )
 
 
 def has_card(name: str, cards: Iterable[ModelCard] = CARDS) -> bool:
@@ -276,19 +486,51 @@ def has_card(name: str, cards: Iterable[ModelCard] = CARDS) -> bool:
 
 
 def stand_in(name: str, cards: Iterable[ModelCard] = CARDS) -> ModelCard:
-    """The card that stands in for a model without one: that whose name begins with most of the same words.
+    """The card that stands in for a model without one: the newest of the same line that is not newer than the model, else the oldest.
 
-    Of several it is the one with the shortest name, and of those the last, which is the newest. If no name begins with the same word, it
-    is the card of an OpenAI-compatible server.
+    A line follows from the words of the name, such as `claude` and `haiku`. Without a card of the first word it is the card of an
+    OpenAI-compatible server.
     """
-    wanted = parse_model_name(name).card
-    alike = [model for model in cards if model.name.partition("-")[0] == wanted.partition("-")[0]]
-    nearest = max(reversed(alike), key=lambda model: (_shared_words(model.name, wanted), -len(model.name)), default=None)
-    return nearest or _generic(f"openai-compatible/{name}") or _GENERIC_CARDS["openai-compatible"]
+    wanted = _version_and_words(parse_model_name(name).card)
+    alike = [(model, _version_and_words(model.name)) for model in cards]
+    alike = [(model, parts) for model, parts in alike if wanted.words[:1] and parts.words[:1] == wanted.words[:1]]
+    nearest = max(reversed(alike), key=lambda pair: _likeness(pair[1], wanted), default=None)
+    return nearest[0] if nearest is not None else _generic(f"openai-compatible/{name}") or _GENERIC_CARDS["openai-compatible"]
 
 
-def _shared_words(one: str, other: str) -> int:
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one.split("-"), other.split("-"), strict=False)))
+class _NameParts(NamedTuple):
+    version: tuple[int, ...]
+    words: tuple[str, ...]
+
+
+_WORD_OR_NUMBER = lazy_pattern(r"[a-z]+|\d+")
+
+
+def _version_and_words(name: str) -> _NameParts:
+    """The numbers and the words of a model name, each in their order: `claude-opus-4-8` has the version 4.8."""
+    tokens = _WORD_OR_NUMBER.findall(name.lower())
+    numbers = [int(token) for token in tokens if token.isdigit()]
+    words = tuple(token for token in tokens if not token.isdigit())
+    return _NameParts((*numbers, 0, 0)[:3] if numbers else (), words)
+
+
+def _likeness(found: _NameParts, wanted: _NameParts) -> tuple[int, bool, tuple[int, ...], int]:
+    """How well a card fits a model: by shared words, then by age, then by words that the model does not have."""
+    shared = len(set(found.words) & set(wanted.words))
+    other_words = len(set(found.words) - set(wanted.words))
+    is_older = not wanted.version or found.version <= wanted.version
+    age = found.version if is_older else tuple(-number for number in found.version)
+    return shared, is_older, age, -other_words
+
+
+# The newest Claude models whose thinking is not bound to its prefix.
+_LAST_UNBOUND: Final = (5, 0, 0)
+
+
+def _may_be_newer(name: str) -> bool:
+    """Whether a Claude model without a card may be one of those that bind their thinking."""
+    version = _version_and_words(name).version
+    return not version or version > _LAST_UNBOUND
 
 
 def stand_in_note(name: str, cards: Iterable[ModelCard] = CARDS) -> str:

@@ -81,14 +81,26 @@ def simulated_cost(usage: Usage, model: ModelCard | Prices) -> Cost:
 
 
 def priced_card(model: str, asked: str, cards: tuple[ModelCard, ...]) -> ModelCard | None:
-    """The card that a call is billed by: that of the model that replied, or of the asked one if the reply is its or names no known one."""
+    """The card that a call is billed by: that of the model that replied, or of the asked one if the reply is its or names no known one.
+
+    Prices that the user wrote for the asked model hold whatever model a proxy names.
+    """
     called = find_card(asked, cards) if asked else None
     if called is not None and model in ("", asked, called.api_name):
+        return called
+    if called is not None and Tariff.of(called) is not None and not any(_is_listed(called.prices, known.prices) for known in CARDS):
         return called
     if called is not None and parse_model_name(model).card == parse_model_name(called.api_name or called.name).card:
         return called
     replied = find_card(model, cards) if model else None
     return called if called is not None and Tariff.of(replied) is None else replied
+
+
+def _is_listed(prices: Prices, listed: Prices | None) -> bool:
+    """Whether prices are those of a card, or were so before a change."""
+    while listed is not None and listed != prices:
+        listed = listed.before
+    return listed is not None
 
 
 class PriceBook:

@@ -1,15 +1,22 @@
 """Decodes OpenAI responses into contents, whole or item by item."""
 
 from collections.abc import Iterator
+from typing import Final
+
+from msgspec.structs import replace
 
 from palimpsest.core.errors import WireError
 from palimpsest.core.events import ModelReplied, Usage
+from palimpsest.core.events.calls import CacheDiagnosis
 from palimpsest.core.events.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, UsageDelta
 from palimpsest.core.items import Content, Opaque, Signature, Text, Thinking, ToolCall
 from palimpsest.wire.failures import error_object, provider_error
 from palimpsest.wire.json_reading import Json, dump, is_json, number, table_at, tables_at, text
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.reply import reply_of, text_fallback
+
+# The most characters that are kept of a word of the provider.
+_LONGEST_WORD: Final = 100
 
 
 def decode_response_object(response: Json, card: ModelCard) -> ModelReplied:
@@ -30,7 +37,21 @@ def _reply(response: Json, output: list[Json], card: ModelCard) -> ModelReplied:
     parts = [part for item in output for part in decode_item(item, card)]
     refused = any(text(part, "type") == "refusal" for item in output for part in tables_at(item, "content"))
     reason = text(table_at(response, "incomplete_details"), "reason") or text(response, "status")
-    return reply_of(parts, reason, decode_usage(table_at(response, "usage")), card, text(response, "id"), refused=refused)
+    reply = reply_of(parts, reason, decode_usage(table_at(response, "usage")), card, text(response, "id"), refused=refused)
+    return replace(reply, diagnosis=_diagnosis(table_at(response, "prompt_cache_diagnostics")))
+
+
+def _diagnosis(said: Json) -> CacheDiagnosis | None:
+    """What a response says of the cache; `None` if nothing."""
+    if not said:
+        return None
+    word = text(said, "type")[:_LONGEST_WORD]
+    if word == "cache_hit":
+        return CacheDiagnosis("same", word)
+    if word != "cache_miss":
+        return CacheDiagnosis("unknown", word)
+    missed = max(0, number(said, "cache_missed_tokens")) if "cache_missed_tokens" in said else None
+    return CacheDiagnosis("changed", text(said, "reason")[:_LONGEST_WORD], missed)
 
 
 def decode_item(item: Json, card: ModelCard) -> Iterator[Content]:
@@ -75,10 +96,12 @@ def decode_usage(usage: Json) -> Usage:
     details = table_at(usage, "input_tokens_details")
     read = number(details, "cached_tokens")
     written = number(details, "cache_write_tokens")
+    long = min(written, number(table_at(details, "cache_write_tokens_details"), "ttl_12h_tokens"))
     return Usage(
         input=max(0, number(usage, "input_tokens") - read - written),
         cache_read=read,
-        cache_write=written,
+        cache_write=written - long,
+        cache_write_long=long,
         output=number(usage, "output_tokens"),
         reasoning=number(table_at(usage, "output_tokens_details"), "reasoning_tokens"),
     )
@@ -125,6 +148,9 @@ class ResponseAssembler:
             item = dict(table_at(event, "item"))
             self._items[index] = item
             self._pieces.pop(index, None)
+            if kind.endswith("added"):
+                # That of an item that has only begun is not what goes back.
+                item.pop("encrypted_content", None)
             if kind.endswith("added") and text(item, "type") in ("function_call", "custom_tool_call"):
                 yield CallDelta(text(item, "call_id"), text(item, "name"), "")
         elif kind in ("response.created", "response.in_progress"):

@@ -4,18 +4,21 @@ from itertools import chain
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from palimpsest.core.items import Document, Image, Item, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.tool_changes import is_tool_change, placed_changes
 from palimpsest.core.view import View
 from palimpsest.wire.encoding.fragments import Assembled, BlockKind, Fragment, dump, empty_fragment, extra_members, object_members
 from palimpsest.wire.encoding.media import Fetch
-from palimpsest.wire.encoding.options import responses_fields
+from palimpsest.wire.encoding.messages import CHANGED
+from palimpsest.wire.encoding.options import responses_fields, responses_tool
 from palimpsest.wire.encoding.repair import provider_call_id, valid_call_id
 from palimpsest.wire.encoding.sendable import role_of, sendable_content, usable_signature
 from palimpsest.wire.encoding.tools import arguments_object, call_kind, opaque_type, pair_key, sent_name, wire_names
 from palimpsest.wire.json_reading import is_object
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.request import Params, Tool, is_given
+from palimpsest.wire.request import Params, Tool, is_deferred, is_given
 from palimpsest.wire.rules.responses import RESPONSES_ITEMS, RESPONSES_PARTS
 
 _OUTPUTS = {"function": "function_call_output", "custom": "custom_tool_call_output", "search": "tool_search_output"}
@@ -30,7 +33,10 @@ class ResponsesWire:
         self._names = wire_names(tools, "responses")
         self._ids = params.dialect == "codex-0.166"
         self._readable_output = not self._ids and any(tool.name == "apply_patch" and tool.form == "free" for tool in tools)
-        self._prefix = b"{" + object_members(responses_fields(card, tools, params))
+        self._tools = {tool.name: replace(tool, name=self._names[tool.name]) for tool in tools}
+        self._deferred = [tool.name for tool in tools if card.takes_tool_changes and is_deferred(tool, "responses")]
+        self._fields = responses_fields(card, tools, params)
+        self._prefix = b"{" + object_members(self._fields)
         self._suffix = extra_members(params.extra) if is_given(params.extra) else b""
 
     def head(self, item: Item) -> Fragment:
@@ -44,6 +50,9 @@ class ResponsesWire:
 
     def fragment(self, item: Item, wire_id: str = "") -> Fragment:
         """Encode an item as an input item, or as a part of one that adjacent fragments complete."""
+        if is_tool_change(item):
+            # Its tools are known where the body is assembled.
+            return Fragment(item, BlockKind.USER, group=CHANGED) if self._card.takes_tool_changes else empty_fragment(item)
         content = sendable_content(item, self._card, self._fetch)
         match content:
             case None:
@@ -169,7 +178,8 @@ class ResponsesWire:
     def assemble(self, view: View, heads: list[Fragment], fragments: list[Fragment]) -> Assembled:
         """Join the fragments into the body; base instructions go into their field or into the first developer message."""
         del view
-        chunks = [self._prefix]
+        fragments, removed = self._with_tool_changes(fragments)
+        chunks = [self._prefix if not removed else b"{" + object_members(self._fields | self._choice_without(removed))]
         base = b"\n\n".join(head.body for head in heads if head.place and not head.group).decode()
         lead = [head for head in heads if head.group]
         if base and not self._ids:
@@ -181,6 +191,40 @@ class ResponsesWire:
         _add_items(chunks, lead, fragments)
         chunks += (b"]", self._suffix, b"}")
         return Assembled(b"".join(chunks))
+
+    def _with_tool_changes(self, fragments: list[Fragment]) -> tuple[list[Fragment], frozenset[str]]:
+        """The fragments with the tools that join among them, each at its first place, and the tools that are removed at the end."""
+        if not any(fragment.group == CHANGED for fragment in fragments):
+            return fragments, frozenset()
+        joined: set[str] = set()
+        bodies: dict[str, bytes] = {}
+        available = frozenset(self._tools)
+        for placed in placed_changes([each.item for each in fragments if each.group == CHANGED], self._tools, self._deferred):
+            new = [name for name in placed.change.added if name in self._deferred and name not in joined]
+            joined.update(new)
+            if new:
+                declarations = [responses_tool(self._tools[name]) for name in new]
+                bodies[placed.item.id] = b"," + dump({"type": "additional_tools", "role": "developer", "tools": declarations})
+            available = placed.available
+        shown = (each for each in fragments if each.group != CHANGED or each.item.id in bodies)
+        whole = [replace(each, group="", body=bodies[each.item.id]) if each.group == CHANGED else each for each in shown]
+        return whole, frozenset(self._tools) - available
+
+    def _choice_without(self, removed: frozenset[str]) -> dict[str, object]:
+        """The field that lets the model call only the other tools: a removed one stays declared, as what was thought behind it needs."""
+        choice = self._fields.get("tool_choice")
+        if choice not in ("auto", "required"):
+            return {}
+        left = [msgspec.json.decode(dump(responses_tool(tool))) for name, tool in self._tools.items() if name not in removed]
+        named = [{key: tool[key] for key in ("type", "name") if key in tool} for tool in left]
+        return {"tool_choice": {"type": "allowed_tools", "mode": choice, "tools": named}}
+
+
+def reply_items(fragments: list[Fragment]) -> tuple[Raw, ...]:
+    """Return the items in which the contents of one reply are sent back."""
+    chunks: list[bytes] = []
+    _add_items(chunks, [], fragments)
+    return msgspec.json.decode(b"[" + b"".join(chunks) + b"]", type=tuple[Raw, ...])
 
 
 def _add_items(chunks: list[bytes], lead: list[Fragment], fragments: list[Fragment]) -> None:

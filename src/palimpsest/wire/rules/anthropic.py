@@ -28,6 +28,11 @@ ANTHROPIC_BLOCKS = frozenset(
         "mcp_tool_result",
         "container_upload",
         "compaction",
+        "fallback",
+        "mcp_tool_listing",
+        "advisor_tool_result",
+        "tool_addition",
+        "tool_removal",
     }
 )
 _CALL_ID = lazy_pattern(r"[a-zA-Z0-9_-]+")
@@ -106,7 +111,7 @@ def block_violations(block: Json, role: str) -> Iterator[str]:
         yield f"unknown block type {kind!r}"
     if kind == "text" and not text(block, "text").strip():
         yield "a text is empty"
-    if role == "system" and kind != "text":
+    if role == "system" and kind not in {"text", "tool_addition", "tool_removal"}:
         yield f"a {kind} block in a system message"
     if kind in {"tool_use", *_THINKING_BLOCKS} and role == "user":
         yield f"a {kind} block in a user message"

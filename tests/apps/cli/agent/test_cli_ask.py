@@ -70,7 +70,10 @@ def test_json_is_one_value_with_session_text_stop_usage_and_cost(headless: Headl
         "cost_usd": pytest.approx(usd, abs=1e-6),
         "own_usd": pytest.approx(usd, abs=1e-6),
         "children_usd": 0.0,
+        "plan": None,
         "edits": 0,
+        "recovered": 0,
+        "notices": [],
         "noted": [],
     }
     assert value["usage"]["output"] == 1

@@ -73,6 +73,25 @@ def test_a_file_that_was_read_before_the_program_ended_is_edited_by_the_next_run
     ]
 
 
+def test_a_run_that_was_killed_at_any_event_after_the_prompt_was_recorded_is_gone_on_with(pal: Runs) -> None:
+    pal("-p", "keep the flag", replies=("done",))
+    (log,) = (pal.folder / "home" / "sessions").glob("*.jsonl")
+    lines = log.read_bytes().splitlines(keepends=True)
+    kinds = [json.loads(line)["body"]["type"] for line in lines]
+    first = kinds.index("user_typed")
+    wrong = {}
+    for stop in range(first + 1, kinds.index("model_replied") + 2):
+        for other in (*log.parent.glob("*.checkpoint"), *log.parent.parent.glob("index*")):
+            other.unlink()
+        log.write_bytes(b"".join(lines[:stop]))
+        done = pal("-c", "-p", "and the tests", replies=("fine",))
+        said = [json.loads(line)["body"]["parts"][0]["text"] for line in log.read_bytes().splitlines() if b'"type":"user_said"' in line]
+        if (done.returncode, done.stdout, said) != (0, "fine\n", ["keep the flag", "and the tests"]):
+            wrong[kinds[stop - 1]] = (done.returncode, done.stdout, done.stderr, said)
+
+    assert wrong == {}
+
+
 def test_nobody_is_asked_about_an_edit_that_cannot_succeed(pal: Runs) -> None:
     (pal.project / "a.txt").write_text("one\n")
     bound_to_fail = (
@@ -145,6 +164,15 @@ def test_equal_calls_with_new_results_are_no_repetition(pal: Runs) -> None:
     clock, gone = using("bash", command="date +%N"), using("bash_output", id="none")
     assert ended(pal("-p", "go", "--json", "--allow", "bash(date:*)", replies=(*(clock,) * 12, "done"))) == (0, "done", 13)
     assert ended(pal("-p", "go", "--json", replies=(gone,) * 30)) == (4, "loop", 6)
+
+
+def test_a_command_that_sleeps_and_looks_again_waits_for_something_and_is_no_repetition(pal: Runs) -> None:
+    look = using("bash", command="sleep 0.01; echo compiling")
+    allowed = ("--allow", "bash(sleep:*)", "--allow", "bash(echo:*)")
+    assert ended(pal("-p", "go", "--json", *allowed, replies=(*(look,) * 9, "done"))) == (0, "done", 10)
+    # One that sleeps for nothing ends, too.
+    assert ended(pal("-p", "go", "--json", *allowed, replies=(look,) * 90)) == (4, "loop", 60)
+    assert pal.results("-p", "go", *allowed, replies=(*(look,) * 4, "done")) == ["compiling\n"] * 4
 
 
 def test_an_empty_reply_and_a_call_as_text_are_asked_again_once_and_are_no_answer(pal: Runs) -> None:

@@ -26,8 +26,10 @@ FIELDS = [
     "tokens_after",
     "price_usd",
     "saved_usd_per_call",
+    "reasoning_lost",
     "hidden",
     "undone",
+    "provider",
 ]
 
 

@@ -17,6 +17,7 @@ from palimpsest.apps.cli.exchange.export import FORMS
 from palimpsest.core.events import SessionOpened, UserSaid
 from palimpsest.core.items import Text
 from palimpsest.core.log.log import Log
+from palimpsest.foreign.claude.sessions_index import with_entry
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.wire.models.cards import WireName
 from palimpsest.wire.rules.check import check_request
@@ -390,3 +391,51 @@ def test_a_thread_that_goes_on_from_another_is_installed_with_all_of_it_unless_t
     beside.write_bytes(source.read_bytes().ljust(330_418, b"\n"))
     pal(*words, **_homes(tmp_path))
     assert path.read_bytes() == fork.read_bytes()
+
+
+@pytest.mark.states("SG-47")
+def test_the_list_of_sessions_of_claude_code_gets_an_entry_and_keeps_the_others(pal: Pal, tmp_path: Path) -> None:
+    small(pal.home)
+    folder = tmp_path / "claude" / "projects" / "shop"
+    folder.mkdir(parents=True)
+    other = {"sessionId": "other", "fullPath": "/x/other.jsonl", "starred": True}
+    (folder / "sessions-index.json").write_text(json.dumps({"version": 1, "entries": [other], "originalPath": "/home/me/shop", "more": 1}))
+    for _ in range(2):
+        assert pal("export", SMALL, "--to", "claude", "--install", "--force", **_homes(tmp_path)).exit_code == 0
+    (path,) = folder.glob("*.jsonl")
+    entry = {
+        "sessionId": path.stem,
+        "fullPath": str(path),
+        "fileMtime": int(path.stat().st_mtime * 1_000),
+        "firstPrompt": "What is in a.py?",
+        "messageCount": 7,
+        "created": "2031-04-01T09:00:02.000Z",
+        "modified": "2031-04-01T09:00:12.000Z",
+        "gitBranch": "",
+        "projectPath": "shop",
+        "isSidechain": False,
+    }
+    listed = json.loads((folder / "sessions-index.json").read_text())
+    assert listed == {"version": 1, "originalPath": "/home/me/shop", "entries": [other, entry], "more": 1}
+
+
+@pytest.mark.states("SG-47")
+def test_a_list_of_sessions_that_cannot_be_read_is_left_as_it_is(pal: Pal, tmp_path: Path) -> None:
+    small(pal.home)
+    index = tmp_path / "claude" / "projects" / "shop" / "sessions-index.json"
+    index.parent.mkdir(parents=True)
+    index.write_text("{")
+    done = pal("export", SMALL, "--to", "claude", "--install", **_homes(tmp_path))
+    assert (done.exit_code, index.read_text()) == (0, "{")
+    assert f"pal: {index}: the list of sessions is not valid JSON, so it is left as it is; the session is not in it" in done.stderr
+
+
+@pytest.mark.states("SG-47")
+def test_an_entry_is_that_of_claude_code_itself(tmp_path: Path) -> None:
+    project = GOLDEN / "claude" / "2.1.19" / "projects" / "-repo-project"
+    (_, recorded) = json.loads((project / "sessions-index.json").read_text())["entries"]
+    path = tmp_path / f"{recorded['sessionId']}.jsonl"
+    path.write_bytes((project / path.name).read_bytes())
+    _, content = with_entry(path, "/repo/project", "")
+    (entry,) = json.loads(content)["entries"]
+    assert entry == {**recorded, "fullPath": str(path), "fileMtime": int(path.stat().st_mtime * 1_000)}

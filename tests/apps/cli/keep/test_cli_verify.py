@@ -97,6 +97,12 @@ def test_links_are_noted_in_git_when_asked_for_and_found_there(pal: Pal, tmp_pat
     assert pal("verify", SMALL, "--note").stderr == ""
     assert git("notes", "--ref=palimpsest", "show", "HEAD") == note
 
+    # A name that stands for a branch, as an archive can bring it.
+    head = git("rev-parse", "HEAD")
+    git("symbolic-ref", "refs/notes/palimpsest", f"refs/heads/{git('branch', '--show-current').strip()}")
+    assert "refs/notes/palimpsest stands for refs/heads/" in pal("verify", SMALL, "--note").stderr
+    assert git("rev-parse", "HEAD") == head
+
 
 @pytest.mark.parametrize("command", [("verify", SMALL), ("export", SMALL, "--to", "markdown")], ids=["verify", "export"])
 def test_links_are_noted_in_git_by_a_setting_that_is_off_by_default(

@@ -65,10 +65,11 @@ def test_the_jobs_of_memory_are_listed_as_the_profile_and_the_settings_turn_them
     with Log.open(pal.home.store, SMALL, FixedClock(BEGAN + 60_000, 1_000), write=True) as log:
         log.append(ProfileChanged("claude-code"))
     (pal.home.folder / "config.toml").write_text('[memory]\njobs = "auto"\n')
-    names = ["remember", "extract_notes", "running_notes", "note_uses", "past_sessions"]
+    # The notes of this profile are files of the project, which the model itself writes and nothing counts.
+    names = ["extract_notes", "running_notes", "past_sessions"]
     assert [row["job"] for row in pal.json("jobs", SMALL)] == ["titles", "index", *names]
     (pal.home.folder / "config.toml").unlink()
-    assert [row["job"] for row in pal.json("jobs", SMALL)] == ["titles", "index", "remember", "note_uses", "past_sessions"]
+    assert [row["job"] for row in pal.json("jobs", SMALL)] == ["titles", "index", "past_sessions"]
     (pal.home.folder / "config.toml").write_text("[memory]\nuse = false\n")
     assert [row["job"] for row in pal.json("jobs", SMALL)] == ["titles", "index"]
 

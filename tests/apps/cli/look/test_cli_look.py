@@ -17,6 +17,8 @@ def test_the_context_is_counted_by_kind_source_and_item(pal: Pal) -> None:
         "used": 39,
         "free": 159_961,
         "buffer": 40_000,
+        "percent_left": None,
+        "limits": [],
         "by_kind": {"context": 9, "summary": 9, "user": 24, "assistant": 9, "tools": 29},
         "by_source": {"base": 9},
         "items": [
@@ -26,10 +28,12 @@ def test_the_context_is_counted_by_kind_source_and_item(pal: Pal) -> None:
             {"id": "10.0", "kind": "user", "tokens": 13, "masked": False, "source": ""},
             {"id": "12.0", "kind": "assistant", "tokens": 9, "masked": False, "source": ""},
         ],
+        "rows": {"System prompt": 9, "System tools": 29, "Memory files": 0, "Skills": 0, "Messages": 43},
+        "tools_counted": False,
     }
 
 
-@pytest.mark.parametrize(("form", "cell"), [("measured", "t"), ("documents", "□")])
+@pytest.mark.parametrize(("form", "cell"), [("measured", "s"), ("documents", "□")])
 def test_the_grid_has_ten_rows_of_ten_in_either_form(pal: Pal, form: str, cell: str) -> None:
     edited(pal.home)
     lines = pal("context", SMALL, "--form", form).stdout.splitlines()

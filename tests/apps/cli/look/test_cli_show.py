@@ -1,10 +1,25 @@
 import msgspec
 import pytest
+from msgspec import Raw
 from pal_runs import BEGAN, SMALL, Pal, edited, small
 
-from palimpsest.core.events import ChildEnded, ChildOpened, EventRef, SessionOpened, UserSaid
+from palimpsest.core.edits import Mask
+from palimpsest.core.events import (
+    CallStarted,
+    ChildEnded,
+    ChildOpened,
+    EventRef,
+    Failed,
+    InputTransformation,
+    ModelReplied,
+    SessionOpened,
+    Usage,
+    UserSaid,
+    ViewEdited,
+)
+from palimpsest.core.events.calls import CacheDiagnosis
 from palimpsest.core.format.codec import decode_line, digest_of, encode_body, encode_line
-from palimpsest.core.items import Text
+from palimpsest.core.items import Signature, Text, Thinking
 from palimpsest.core.log.log import Log
 from palimpsest.stores.ephemeral import FixedClock
 
@@ -67,7 +82,11 @@ def test_the_events_are_given_as_they_stand_in_the_file_but_for_their_times(pal:
     lines = [msgspec.json.decode(line) for line in pal.home.store.path_of(SMALL).read_bytes().splitlines()]
     events = [{**line, "at": f"2031-04-01T09:00:{(line['at'] - BEGAN) // 1000:02d}.000Z"} for line in lines]
 
-    assert pal.json("show", SMALL) == {"session": SMALL, "events": events}
+    assert pal.json("show", SMALL) == {
+        "session": SMALL,
+        "cache_checks": {"agreed": 0, "unknown": 0, "disagreed": []},
+        "events": events,
+    }
     assert pal.json("show", SMALL, "--at", "2")["events"] == events[:3]
 
 
@@ -232,3 +251,45 @@ def test_a_session_of_a_model_without_a_card_shows_its_next_request_and_its_wind
     assert pal("show", "strange").exit_code == 0
     unknown = pal("show", "strange", "--request", "next", "--model", "mimo-v2.5-free")
     assert (unknown.exit_code, "no card is known for the model" in unknown.stderr) == (2, True)
+
+
+@pytest.mark.states("PV-08")
+def test_thinking_that_is_not_sent_and_what_the_provider_says_of_it_are_shown(pal: Pal) -> None:
+    dropped = InputTransformation("thinking_dropped", "messages.1.content.0", "prefix_binding_mismatch")
+    with Log.create(pal.home.store, SessionOpened("bound", model="claude-opus-5-5"), FixedClock(BEGAN)) as log:
+        thought = Thinking("", Signature("anthropic", "claude-opus-5-5", "sealed"), "sealed")
+        log.append(UserSaid((Text("begin"),)))
+        call = log.append(CallStarted("claude-opus-5-5", "anthropic")).seq
+        log.append(ModelReplied((thought, Text("first", "assistant")), call=call))
+        log.append(ViewEdited((Mask(("1.0",), "shorter"),), "clear_dead"))
+        call = log.append(CallStarted("claude-opus-5-5", "anthropic")).seq
+        log.append(Failed("call", "thinking_refused", "bound to a different conversation", call=call, purpose="turn"))
+        call = log.append(CallStarted("claude-opus-5-5", "anthropic", withheld=("3.0",))).seq
+        replied = ModelReplied((Text("second", "assistant"),), call=call, usage=Usage(input=100), transformations=(dropped, dropped))
+        log.append(replied)
+    shown = pal("show", "bound").stdout.splitlines()
+    assert [line for line in shown if line.startswith("3.0")] == ["3.0  thinking  0 tokens  [not sent: it no longer fits]"]
+    assert shown[-1] == "messages.1.content.0  thinking_dropped  prefix_binding_mismatch"
+    assert pal("audit", "bound").stdout.splitlines()[-2:] == [
+        "reported by the provider of its input: thinking_dropped (prefix_binding_mismatch) 2x",
+        "thinking refused by the provider: 1x",
+    ]
+
+
+@pytest.mark.states("PV-56")
+def test_calls_of_which_the_provider_says_something_else_than_was_expected_are_counted_and_named(pal: Pal) -> None:
+    compared = Raw(b'{"compared_reply":"msg_1"}')
+    changed = CacheDiagnosis("changed", "system_changed", 40_000)
+    with Log.create(pal.home.store, SessionOpened("compared"), FixedClock(BEGAN)) as log:
+        log.append(UserSaid((Text("first"),)))
+        for diagnosis, read in ((CacheDiagnosis("same"), 40_000), (changed, 0), (None, 0)):
+            call = log.append(CallStarted("claude-opus-5-5", "anthropic", compared, cached=40_000)).seq
+            usage = Usage(input=100, cache_read=read)
+            replied = log.append(ModelReplied((Text("yes", "assistant"),), call=call, usage=usage, diagnosis=diagnosis)).seq
+    assert pal("show", "compared").stdout.splitlines()[-2:] == [
+        "cache: the provider compared 3 requests: 1 as expected, 1 not, 1 unknown",
+        f"  event {replied - 2}: 40,000 tokens expected from the cache, 0 read; the provider names system_changed",
+    ]
+    said = {"found": "changed", "reason": "system_changed", "missed": 40_000}
+    differing = {"seq": replied - 2, "expected": 40_000, "read": 0, "diagnosis": said, "agrees": False}
+    assert pal.json("show", "compared")["cache_checks"] == {"agreed": 1, "unknown": 1, "disagreed": [differing]}

@@ -14,7 +14,6 @@ from palimpsest.apps.cli.look.context import (
     FREE_NAME,
     CategoryTokens,
     GridCell,
-    GridForm,
     category_letters,
     grid,
     head_line,
@@ -22,7 +21,7 @@ from palimpsest.apps.cli.look.context import (
     share_line,
     thousands,
 )
-from palimpsest.core.tokens.budget import Census
+from palimpsest.core.tokens.budget import Census, RowForm
 
 DOCUMENTED = (CategoryTokens("System prompt", 2_200), CategoryTokens("System tools", 16_600), CategoryTokens("Messages", 156_100))
 MEASURED = (
@@ -58,7 +57,7 @@ def test_cc_67_the_documented_grid_is_drawn_cell_by_cell() -> None:
 
 
 def test_cc_67_the_measured_grid_is_drawn_cell_by_cell() -> None:
-    rows = grid(MEASURED, 200_000, 33_000, "2.1.325")
+    rows = grid(MEASURED, 200_000, 33_000, "measured")
     assert glyphs_of(rows) == (
         "⛁ ⛁ ⛁ ⛀ ⛁ ⛁ ⛁ ⛁ ⛁ ⛀\n"
         "⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁\n"
@@ -91,9 +90,9 @@ def test_as_documented_a_tiny_category_has_no_cell() -> None:
     st.lists(st.integers(0, 300_000), max_size=6),
     st.integers(0, 300_000),
     st.integers(0, 300_000),
-    st.sampled_from(["documents", "2.1.325"]),
+    st.sampled_from(["documents", "measured"]),
 )
-def test_a_grid_always_has_ten_rows_of_ten_cells(tokens: list[int], window: int, buffer: int, form: GridForm) -> None:
+def test_a_grid_always_has_ten_rows_of_ten_cells(tokens: list[int], window: int, buffer: int, form: RowForm) -> None:
     rows = grid([CategoryTokens(f"part {number}", size) for number, size in enumerate(tokens)], window, buffer, form)
     assert [len(row) for row in rows] == [10] * 10
 
@@ -126,13 +125,13 @@ def test_without_colours_every_category_has_a_letter_of_its_own(pal: Pal) -> Non
     small(pal.home)
     lines = pal("context", SMALL, "--window", "800", NO_COLOR="1").stdout.splitlines()
 
-    assert lines[3:9] == [
-        "R R R R R R R R R R   T tools: 29 tokens (3.6%)",
-        "R R A A A A T T T T   U user: 24 tokens (3.0%)",
-        "U U U C C O E E E E   C call: 16 tokens (2.0%)",
-        "E E E E E E E E E E   O context: 9 tokens (1.1%)",
-        "E E E E E E E E E E   E reported, in no item: 373 tokens (46.6%)",
-        "E E E E E E E E E E   □ Free space: 0 tokens (0.0%)",
+    assert lines[1:7] == [
+        "S Y Y Y Y M M M M M   S System prompt: 9 tokens (1.1%)",
+        "M M M M M M M M M M   Y System tools: 29 tokens (3.6%)",
+        "M M M M M M M M M M   M Messages: 322 tokens (40.3%)",
+        "M M M M M M M M M M   R reported, in no item: 373 tokens (46.6%)",
+        "M M M M M R R R R R   □ Free space: 0 tokens (0.0%)",
+        "R R R R R R R R R R   ▨ Autocompact buffer: 160 tokens (20.0%)",
     ]
     assert category_letters(["result", "reminder", "call", "context", "用户"]) == {
         "result": "R",
@@ -156,9 +155,9 @@ def test_letters_never_run_out() -> None:
 def test_what_was_reported_and_is_in_no_item_has_cells_from_one_percent_on(
     capsys: pytest.CaptureFixture[str], used: int, filled: int, line: str
 ) -> None:
-    print_census(Census(200_000, used, 200_000 - used - 40_000, 40_000, {"result": 70_000}, {}, ()), "m")
+    print_census(Census(200_000, used, 200_000 - used - 40_000, 40_000, {"result": 70_000}, {}, ()), {"Messages": 70_000}, "m")
     lines = capsys.readouterr().out.splitlines()
 
     cells = "".join(found[:20] for found in lines[1:11])
-    assert cells.count("R") + cells.count("E") + cells.count("r") == filled
-    assert [found for found in lines if "reported" in found] == ([f"R R R R R R R R R R   E {line}"] if line else [])
+    assert cells.count("M") + cells.count("R") == filled
+    assert [found for found in lines if "reported" in found] == ([f"M M M M M M M M M M   R {line}"] if line else [])

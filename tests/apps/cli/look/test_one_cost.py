@@ -114,6 +114,11 @@ def test_every_place_says_that_the_cost_is_unknown_if_that_of_one_call_is(pal: P
     assert "cost unknown in all" in pal("agents", "one").stdout
 
 
+def test_a_session_of_which_only_an_open_call_is_known_costs_an_unknown_amount(pal: Pal) -> None:
+    write(pal, "one", [CallStarted(SONNET, "anthropic", digest="d")])
+    assert [row["cost_usd"] for row in pal.json("sessions")] == [None]
+
+
 def test_sub_agents_are_part_of_what_a_session_cost(pal: Pal) -> None:
     child: list[Body] = [ChildOpened("two", depth=1), ChildEnded("two", "completed", usage=Usage(input=1), cost_usd=SUM)]
     write(pal, "one", bodies_of(tuple(child)))

@@ -160,8 +160,8 @@ def test_the_status_names_quarantine_files_that_are_no_notes_missing_history_and
     lines = filled("memory", "status").stdout.splitlines()
     assert lines[3:7] == [
         "sessions that recall has not indexed yet: 3",
-        "user: 1 notes wait in quarantine; `pal memory list --quarantine`",
-        "user: 1 files are no notes; `pal memory list` names them",
+        "user: 1 note in quarantine; `pal memory list --quarantine`",
+        "user: 1 file that cannot be read as notes; `pal memory list` names them",
         f"user: history: {problem}",
     ]
     filled("memory", "run", "--no-model")

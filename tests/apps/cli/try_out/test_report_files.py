@@ -27,6 +27,16 @@ def test_a_page_takes_the_place_of_an_older_one_and_of_nothing_else(tmp_path: Pa
         require_report_path(place)
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_is_not_followed_since_a_project_of_others_can_bring_one_of_the_usual_name(tmp_path: Path, there: bool) -> None:
+    outside, link = tmp_path / "outside.html", tmp_path / "report.html"
+    link.symlink_to(outside)
+    if there:
+        outside.write_bytes(PAGE)
+    with pytest.raises(BadInput, match="symbolic link"):
+        require_report_path(link)
+
+
 def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -1,6 +1,8 @@
 """What turns cost, and what edits of the context cost and saved, from a log."""
 
-from palimpsest.apps.terminal.commands.costs import EditSavings, PaidCall, TurnCost, edit_savings, turn_costs
+import pytest
+
+from palimpsest.apps.terminal.commands.costs import EditSavings, PaidCall, TurnCost, edit_savings, savings_text, turn_costs
 from palimpsest.core.edits import Fold, Mask
 from palimpsest.core.events import EditUndone, ModelReplied, SessionOpened, Usage, UserSaid, ViewEdited
 from palimpsest.core.items import Text
@@ -43,6 +45,26 @@ def test_an_edit_saves_with_each_call_until_a_fold_replaces_it_and_nothing_if_it
     for body in (edit(0.25, Mask((ids[0],))), replied(), edit(1.0, Fold(ids[0], ids[1])), replied(), replied()):
         log.append(body, foreign=True)
     assert edit_savings(log) == EditSavings(2, 1.0, 0.25 + 2 * 1.0)
+    assert savings_text(edit_savings(log)) == "2 edits of the context: cost $1.00 once, saved about $2.25 so far"
     fold = max(event.seq for event in log.events() if isinstance(event.body, ViewEdited))
     log.append(EditUndone(fold))
     assert edit_savings(log) == EditSavings(1, 0.5, 3 * 0.25)
+
+
+@pytest.mark.parametrize(
+    ("price", "saves", "said"),
+    [
+        (None, None, "1 edit of the context: cost unknown, savings unknown"),
+        (0.5, None, "1 edit of the context: cost $0.50 once, savings unknown"),
+        (-0.5, 0.25, "1 edit of the context: saved $0.50 at once, saved about $0.50 so far"),
+        (0.5, -0.25, "1 edit of the context: cost $0.50 once, added about $0.50 so far"),
+    ],
+)
+def test_what_edits_cost_and_saved_has_its_sign_and_is_unknown_where_no_price_is_known(
+    price: float | None, saves: float | None, said: str
+) -> None:
+    log = log_of(UserSaid((Text("one"),)), replied())
+    edits = (Mask((log.view.items[0].id,)),)
+    for body in (ViewEdited(edits, "test", price_usd=price, saved_usd_per_call=saves), replied(), replied()):
+        log.append(body, foreign=True)
+    assert savings_text(edit_savings(log)) == said

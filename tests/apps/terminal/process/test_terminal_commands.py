@@ -35,7 +35,8 @@ def folded(room: Callable[..., Room]) -> Iterator[tuple[Room, PtyScreen, str]]:
 
 
 def leave_list(screen: PtyScreen) -> None:
-    """Close the list that is open."""
+    """Close the list that is open; right after a choice it may not be there yet."""
+    screen.wait_for("(type to filter")
     title = next(line for line in reversed(screen.lines()) if "(type to filter" in line)
     screen.press("esc")
     screen.wait_for(lambda: title not in screen.lines())
@@ -103,7 +104,7 @@ def test_context_walks_the_items_of_the_window_and_p_pins_one(room: Callable[...
         screen.wait_for("Free space")
         screen.wait_for("What fills the window; Enter opens a kind")
         screen.type("user")
-        screen.wait_for(lambda: re.search(r"❯ user 9 tokens 0.0% of the window 1 items", screen.text()) is not None)
+        screen.wait_for(lambda: re.search(r"❯ user 9 tokens 0.0% of the window 1 item", screen.text()) is not None)
         screen.press("enter")
         screen.wait_for("Items of the kind user, largest first")
         screen.press("enter")

@@ -4,7 +4,7 @@ import subprocess
 from collections.abc import Callable
 
 import claude_session
-from terminal_room import Room, say
+from terminal_room import SMALL_WINDOW, Room, say
 from wire_server import Said, wire_server
 
 OFFERED = [
@@ -93,7 +93,8 @@ def test_a_model_of_a_local_server_answers_without_a_restart(room: Callable[...,
     assert (here.home / "config.toml").read_text() == (
         f'model = "local/qwen:7b"\n[memory]\njobs = "off"\n\n[providers.local]\nbase_url = "{server.url}/v1"\n'
     )
-    assert (here.home / "cards.toml").read_text() == '[cards."local/qwen:7b"]\nlike = "local/qwen:7b"\nwindow = 32768\nreply = 8192\n'
+    own = '[cards."local/qwen:7b"]\nlike = "local/qwen:7b"\nwindow = 32768\nreply = 8192\n'
+    assert (here.home / "cards.toml").read_text() == f"{SMALL_WINDOW}\n{own}"
 
 
 def test_a_key_is_never_shown_and_kept_where_only_its_owner_reads_it(room: Callable[..., Room]) -> None:

@@ -1,5 +1,7 @@
 """Sessions of terminals on real processes: found, resumed, followed by a second terminal, and taken over."""
 
+import json
+import re
 import subprocess
 import sys
 import time
@@ -134,3 +136,23 @@ def test_a_session_of_thousands_of_turns_is_open_within_a_second(room: Callable[
     resumed = min(seconds_until("answer 2999", "--continue") for _ in range(3))
     fresh = min(seconds_until("of 200k") for _ in range(3))
     assert resumed - fresh < 1.0
+
+
+def test_the_footer_shows_what_every_command_says_that_the_session_cost(room: Callable[..., Room]) -> None:
+    here = room(("first answer",), ("second answer",))
+    with here.terminal(columns=140) as screen:
+        for text, answer in (("one", "first answer"), ("two", "second answer")):
+            say(screen, text)
+            screen.wait_for(answer)
+        screen.wait_until_quiet()
+        (footer,) = re.findall(r"\$[0-9.]+", screen.lines()[-1])
+        (session,) = sessions(here)
+
+        said = {}
+        for name in ("sessions", "agents"):
+            command = [sys.executable, "-m", "palimpsest.apps.cli", name, *([session] if name == "agents" else []), "--json"]
+            printed = subprocess.run(command, env=here.environment(), cwd=here.project, capture_output=True, check=True).stdout
+            (row,) = json.loads(printed)
+            said[name] = row["cost_usd"]
+        # Two calls of 1,000 tokens and 50 of reply each.
+        assert (footer, said) == ("$0.0075", dict.fromkeys(said, pytest.approx(2 * (1_000 * 3 + 50 * 15) / 1e6)))

@@ -8,11 +8,11 @@ def present(name: str) -> str:
 
 
 def test_a_linux_desktop_is_notified_by_its_program_with_the_text_as_one_word() -> None:
-    assert desktop_command("it's $done", "linux", {"DISPLAY": ":0"}, present) == "notify-send -- pal 'it'\"'\"'s $done'"
+    assert desktop_command("it's $done", "linux", {"DISPLAY": ":0"}, present) == "/usr/bin/notify-send -- pal 'it'\"'\"'s $done'"
 
 
 def test_a_mac_is_notified_by_a_script_in_which_quotes_are_escaped() -> None:
-    expected = 'osascript -e \'display notification "say \\"hi\\"" with title "pal"\''
+    expected = '/usr/bin/osascript -e \'display notification "say \\"hi\\"" with title "pal"\''
     assert desktop_command('say "hi"', "darwin", {}, present) == expected
 
 

@@ -9,7 +9,7 @@ from worlds import MemoryWorld
 
 from palimpsest.core.events import Failed, ModelReplied
 from palimpsest.core.items import Text, ToolCall
-from palimpsest.core.policy import Plan, Proposal
+from palimpsest.core.policy import Ask, EventSpan, Plan, Proposal, Save, Steps, Want
 from palimpsest.core.situation import Moment, Situation
 from palimpsest.engine.loop.context import SourcedContext
 from palimpsest.engine.loop.turn import run_turn
@@ -59,6 +59,34 @@ def test_a_policy_that_raises_anything_is_recorded_and_left_alone_after_some_fai
     failed = [body for body in bodies(loop.session) if isinstance(body, Failed)]
     assert {(each.what, each.error, each.by) for each in failed} == {("plan", "foreign", "theirs")}
     assert policy.runs == len(failed) == PROFILE.circuit < 6
+
+
+class Wanting(Raising):
+    """A policy that wants something which cannot be had."""
+
+    def __init__(self, want: Want) -> None:
+        super().__init__(ValueError())
+        self.want = want
+
+    def plan(self, situation: Situation) -> Plan:
+        self.runs += 1
+        return self._steps()
+
+    def _steps(self) -> Steps:
+        yield self.want
+        return ()
+
+
+@pytest.mark.parametrize(
+    "want",
+    [EventSpan("1", 2), Save("text", "name"), Ask((3,), "x", "fold"), Ask((), 3, "fold")],  # type: ignore[arg-type]
+)
+def test_a_policy_whose_want_cannot_be_answered_is_recorded_and_ends_no_turn(want: Want) -> None:
+    policy = Wanting(want)
+    loop = loop_of(calls(("c1", "echo", "{}")), "done", profile=replace(PROFILE, policies=(policy,)))
+    typed(loop.session, "go")
+    assert asyncio.run(run_turn(loop)) == "done"
+    assert {(body.what, body.by) for body in bodies(loop.session) if isinstance(body, Failed)} == {("plan", "theirs")}
 
 
 def _observed(_: World) -> Fields:

@@ -16,6 +16,7 @@ SCHEMAS = {
     "bash": b'{"type":"object","properties":{"command":{"type":"string"},"seconds":{"type":"number"}},"required":["command"]}',
     "read": b'{"type":"object","properties":{"path":{"type":"string"},"limit":{"type":"integer"}},"required":["path"]}',
     "compact": b'{"type":"object","properties":{"focus":{"type":"string"}}}',
+    "list": b'{"type":"object"}',
 }
 CALLS = [
     '{"name": "bash", "arguments": {"command": "ls"}}',
@@ -38,6 +39,12 @@ CALLS = [
     'bash(command="ls -l")',
     '[bash(command="ls"), read(path="a.py")]',
 ]
+EMPTY_CALLS = [
+    '<tool_call>{"name": "list", "arguments": {}}</tool_call>',
+    "<toolcall>list</toolcall>",
+    "<function=list></function>",
+    "<tools:invoke><list></tools:invoke>",
+]
 ANSWERS = [
     "",
     "Use `bash` to run a command.",
@@ -54,6 +61,9 @@ ANSWERS = [
     '```json\n{"scripts": {"read": {"path": "x"}}}\n```',
     '<form class="read"><input name="path"><button>go</button></form>',
     "read(path)",
+    'The class `Registry<ToolSpec>` keeps a list of entries:\n```json\n{"a": 1}\n```',
+    'It is `void call(std::function<void> f)`; the list of settings:\n```json\n{"a": 1}\n```',
+    '```jsx\n<Tooltip title="x">\n  <list>\n</Tooltip>\n```',
     "{" * 5_000 + "}" * 5_000,
     "[" * 5_000 + "]" * 5_000,
 ]
@@ -67,6 +77,7 @@ def test_a_written_call_is_recognised_by_its_tool_and_parameters(text: str) -> N
 
 
 def test_an_answer_that_mentions_tools_is_no_call() -> None:
+    assert [found and found.tool for found in (written_call(text, SCHEMAS) for text in EMPTY_CALLS)] == ["list"] * len(EMPTY_CALLS)
     assert [text for text in ANSWERS if written_call(text, SCHEMAS)] == []
 
 

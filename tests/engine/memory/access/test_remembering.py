@@ -175,6 +175,7 @@ def test_settings_choose_the_tools_of_memory(tmp_path: Path, config: MemoryConfi
     assert {"remember", "memory"} & set(session.agent.toolbox.tools) == expected
 
 
+@pytest.mark.states("PV-51")
 def test_me_49_the_memory_tool_is_declared_natively_to_anthropic_and_as_a_function_to_others(tmp_path: Path) -> None:
     session = MemorySession(tmp_path)
     declared = {}

@@ -42,6 +42,18 @@ def test_a_failed_call_counts_as_the_most_it_could_use(tmp_path: Path) -> None:
     assert DaySpending(tmp_path).used("2026-05-28") == MOST
 
 
+@pytest.mark.states("SG-09")
+def test_a_call_that_the_provider_refused_has_used_nothing(tmp_path: Path) -> None:
+    meter = meter_in(tmp_path)
+
+    def refuse(_: Want) -> ModelReplied:
+        raise ProviderError("output_config.format.schema: For 'object' type, 'additionalProperties' must be false", status=400)
+
+    with pytest.raises(ProviderError):
+        run_steps(metered(ask(ASK), meter), refuse)
+    assert (DaySpending(tmp_path).used("2026-05-28"), meter.spent) == (Tokens(), RunCost())
+
+
 @pytest.mark.parametrize("usage", [Usage(), Usage(input=5), Usage(output=5)])
 def test_a_call_whose_reply_does_not_say_what_it_used_counts_as_the_most_it_could_use(tmp_path: Path, usage: Usage) -> None:
     meter = meter_in(tmp_path)

@@ -120,17 +120,32 @@ def test_me_12_a_rule_loses_support_by_forget_and_is_first_rewritten_then_retrac
     places = places_in(tmp_path)
     saved(places, LENGTH, TONE, ORDER)
     consolidate_one(places, "user", None, Replies())
-    assert active(places) == ["user_reply_length", "user_reply_order", "user_reply_tone", "user_rule_reply"]
+    assert active(places) == ["user_rule_reply"]
     places.notebook("user").forget("user_reply_tone")
     rule = places.notebook("user").notes().active["user_rule_reply"]
     assert rule.stands_for == ("user_reply_length", "user_reply_order")
     consolidate_one(places, "user", None, Replies())
-    assert active(places) == ["user_reply_length", "user_reply_order", "user_rule_reply"]
+    assert active(places) == ["user_rule_reply"]
     for path in places.scope_folder("user").rglob("*.md"):
         if path.parent.name != "past":
             assert "plain" not in path.read_text().lower()
     places.notebook("user").forget("user_reply_order")
     assert active(places) == ["user_reply_length"]
+
+
+@pytest.mark.states("SG-67")
+def test_a_rule_matters_as_much_as_its_cases_did_and_expires_as_a_note_does(tmp_path: Path) -> None:
+    places = places_in(tmp_path)
+    saved(places, replace(LENGTH, uses=2, intensity=0.5), replace(TONE, uses=1), ORDER)
+    consolidate_one(places, "user", None, Replies())
+    (rule,) = places.notebook("user").notes().active.values()
+    assert (rule.uses, rule.intensity) == (3, 0.5)
+    old = replace(rule, uses=0, intensity=0.0, when="2020-01-01T10:00:00Z", rev=2)
+    places.notebook("user").apply(AcceptedChange((old,)), "consolidate")
+    consolidate_one(places, "user", None, Replies())
+    assert active(places) == []
+    places.notebook("user").undo("user_rule_reply")
+    assert active(places) == ["user_rule_reply"]
 
 
 def test_me_12_a_rule_whose_supports_were_retracted_is_retracted_by_consolidation(tmp_path: Path) -> None:
@@ -368,11 +383,11 @@ def test_me_16_a_scope_keeps_at_most_its_number_of_notes_the_pinned_and_the_most
 
 
 def test_me_16_a_rule_counts_as_a_note_of_its_scope(tmp_path: Path) -> None:
-    places = places_in(tmp_path, MemoryConfig(notes_a_scope=4))
-    saved(places, LENGTH, TONE, ORDER)
+    places = places_in(tmp_path, MemoryConfig(notes_a_scope=2))
+    others = [replace(NOTE, name=f"user_n{n}", about=f"subject{n}", body=f"fact{n} word{n}.\n") for n in range(2)]
+    saved(places, LENGTH, TONE, ORDER, *others)
     consolidate_one(places, "user", None, Replies())
-    assert len(active(places)) == 4
     saved(places, replace(NOTE, uses=9))
     consolidate_one(places, "user", None, Replies())
-    assert len(active(places)) <= 4
+    assert len(active(places)) == 2
     assert "user_indent" in active(places)

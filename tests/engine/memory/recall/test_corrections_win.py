@@ -28,7 +28,8 @@ from palimpsest.stores.files import FileStateSlot
 from palimpsest.stores.home import Home
 from palimpsest.stores.notes.folder import NoteFolder
 
-HISTORIES = 1_000
+# Of every run of the tests, and of `pytest -m long`.
+HISTORIES, MORE_HISTORIES = 250, 1_000
 NAMES = ("orion", "vega", "lyra", "draco", "cygnus", "hydra", "corvus", "pavo")
 CHINESE_NAMES = ("猎户座", "织女星", "天琴座", "天鹅座", "长蛇座", "乌鸦座")
 TOOLS = ("uv", "poetry", "pdm", "conda", "pipenv", "hatch", "rye")
@@ -155,11 +156,12 @@ def _head(text: str, name: str) -> str:
     return text.partition(f"[{name}] · ")[2].partition("\n")[0]
 
 
-def test_what_was_said_last_stands_first_in_a_thousand_histories_of_corrections(tmp_path: Path) -> None:
+@pytest.mark.parametrize("histories", [HISTORIES, pytest.param(MORE_HISTORIES, marks=pytest.mark.long)])
+def test_what_was_said_last_stands_first_in_histories_of_corrections(tmp_path: Path, histories: int) -> None:
     wrong: list[tuple[int, str, list[str]]] = []
     silent = 0
     unmarked: list[tuple[int, str]] = []
-    for seed in range(HISTORIES):
+    for seed in range(histories):
         given = history(seed)
         notes = noted(given)
         about = [notes[place].name for place in given.about]
@@ -175,7 +177,7 @@ def test_what_was_said_last_stands_first_in_a_thousand_histories_of_corrections(
         unmarked += [(seed, name) for name in older if f"[{name}] · " in at_prompt and ", which holds where" not in _head(at_prompt, name)]
     assert wrong == []
     assert unmarked == []
-    assert silent < HISTORIES / 20
+    assert silent < histories / 20
 
 
 @pytest.mark.parametrize(("said", "asked"), PATTERNS)

@@ -20,7 +20,10 @@ from palimpsest.engine.agent import Agent
 from palimpsest.engine.memory.recall.notes.index import NoteIndex
 from palimpsest.engine.memory.recalling import NoteRecall
 from palimpsest.engine.memory.session_memory import session_memory
+from palimpsest.engine.memory.topics.place import notes_place
 from palimpsest.memory.changes import AcceptedChange
+from palimpsest.memory.note import Note
+from palimpsest.memory.note_file import to_claude
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.config.memory_config import MemoryConfig
 
@@ -29,7 +32,8 @@ OTHERS = tuple(note(f"project_{word}", f"the {word} is decided on friday") for w
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
     return Desk(tmp_path)
 
 
@@ -44,7 +48,7 @@ def test_a_prompt_recalls_the_note_that_bears_on_it_before_itself(desk: Desk) ->
     (event,) = (each for each in bodies(with_note, Recalled))
     text = (
         "<notes>\n[feedback_tabs] · 2026-05-01 10:00:00 · about user (self) · stated\nindent Makefiles with tabs\n"
-        "Makefiles are indented with tabs, never with spaces.\n</notes>"
+        "Makefiles are indented with tabs, never with spaces.\nBackstory: said when a recipe failed\n</notes>"
     )
     assert isinstance(event, Recalled)
     assert event == Recalled(PROMPT, ("feedback_tabs",), event.scores, (Text(text),), estimate(text))
@@ -72,15 +76,25 @@ def test_me_36_a_model_may_pick_and_a_failing_pick_leaves_the_order_by_words(des
     assert recalled(picked) == [("project_makefile",)]
     none = ask(desk.agent('{"selected_memories": []}', "done", config=picking), PROMPT)
     assert recalled(none) == []
-    for broken in ("no json", ProviderError("down", status=400)):
+    for broken in ("no json", ProviderError("down", status=403)):
         failing = ask(desk.agent(broken, "done", config=picking), PROMPT)
         assert recalled(failing) == [("project_makefile", "feedback_tabs")]
 
 
+def written(desk: Desk, *notes: Note) -> Path:
+    """Write notes as topic files of Claude Code, with their index, and return their folder."""
+    folder = notes_place(desk.root)
+    folder.mkdir(parents=True)
+    for each in notes:
+        (folder / f"{each.name}.md").write_text(to_claude(each))
+    (folder / "MEMORY.md").write_text("".join(f"- [{each.name}]({each.name}.md) — {each.about}\n" for each in notes))
+    return folder
+
+
 def test_cc_60_recall_shows_at_most_five_notes_none_twice_before_a_fold_and_none_unknown(desk: Desk) -> None:
-    desk.save(TABS, *OTHERS)
+    written(desk, TABS, *OTHERS)
     names = [TABS.name, *(each.name for each in OTHERS)]
-    all_of_them = f'{{"selected_memories": {[f"{name}.md" for name in names]!r}}}'.replace("'", '"')
+    all_of_them = f'{{"selected_memories": {["unknown.md", *(f"{name}.md" for name in names)]!r}}}'.replace("'", '"')
     agent = desk.agent(all_of_them, "one", all_of_them, "two", all_of_them, "three", way="claude-code")
     ask(agent, "first")
     fold = agent.session.log.view
@@ -94,14 +108,9 @@ def test_cc_60_recall_shows_at_most_five_notes_none_twice_before_a_fold_and_none
 
 
 def test_cc_59_a_model_chooses_by_the_manifest_of_claude_code_with_the_file_that_changed_last_first(desk: Desk) -> None:
-    desk.save(TABS, note("user_name", "is called Kim"), note("project_key", "the old key"))
-    notes = {"feedback_tabs": 2_000, "user_name": 3_000, "project_key": 1_000}
-    for book in desk.memories.notebooks:
-        for path in (book.folder / "notes").glob("*.md"):
-            os.utime(path, (notes[path.stem], notes[path.stem]))
-    held = desk.memories.project.folder / "notes" / "project_key.md"
-    held.write_text(held.read_text().replace("about: the old key", "about: password=hunter2hunter2"))
-    os.utime(held, (1_000, 1_000))
+    folder = written(desk, TABS, note("user_name", "is called Kim"), note("project_key", "password=hunter2hunter2"))
+    for name, when in {"feedback_tabs": 2_000, "user_name": 3_000, "project_key": 1_000}.items():
+        os.utime(folder / f"{name}.md", (when, when))
     ask(desk.agent('{"selected_memories": ["user_name.md"]}', "done", way="claude-code"), PROMPT)
     ((block,),) = (message["content"] for message in json.loads(desk.model.requests[0].body)["messages"])
     assert [line for line in block["text"].splitlines() if line.startswith("- [")] == [
@@ -112,18 +121,18 @@ def test_cc_59_a_model_chooses_by_the_manifest_of_claude_code_with_the_file_that
 
 
 def test_cc_60_an_empty_or_broken_answer_shows_none(desk: Desk) -> None:
-    desk.save(TABS)
+    written(desk, TABS)
     for answer in (
         '{"selected_memories": []}',
         "I would take feedback_tabs",
         '{"selected_memories": ["other.md"]}',
-        ProviderError("x", status=400),
+        ProviderError("x", status=403),
     ):
         assert recalled(ask(desk.agent(answer, "done", way="claude-code"), PROMPT)) == []
 
 
 def test_cc_61_the_measured_variant_makes_no_request_for_recall_and_states_the_index_after_the_project_files(desk: Desk) -> None:
-    desk.save(TABS)
+    written(desk, TABS)
     (desk.root / "CLAUDE.md").write_text("Use make.\n")
     agent = ask(desk.agent("done", way="claude-code-2.1.325"), PROMPT)
     assert len(desk.model.requests) == 1
@@ -131,7 +140,7 @@ def test_cc_61_the_measured_variant_makes_no_request_for_recall_and_states_the_i
     stated = next(
         item.content.text for item in agent.session.log.view.items if item.source == "instructions" and isinstance(item.content, Text)
     )
-    assert 0 < stated.index("Use make.") < stated.index("- [feedback_tabs](notes/feedback_tabs.md) 2026-05-01: indent Makefiles with tabs")
+    assert 0 < stated.index("Use make.") < stated.index("- [feedback_tabs](feedback_tabs.md) — indent Makefiles with tabs")
 
 
 def test_oc_50_opencode_injects_no_notes(desk: Desk) -> None:

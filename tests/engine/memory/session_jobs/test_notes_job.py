@@ -241,4 +241,4 @@ def test_items_up_to_the_first_reply_with_an_open_call_are_settled() -> None:
 
 def test_the_agent_can_be_opened_with_all_jobs_of_memory(tmp_path: Path) -> None:
     agent: Agent = RememberingAgent(tmp_path, profile="claude-code").opened()
-    assert [job.name for job in agent.jobs.jobs] == ["remember", "extract_notes", "running_notes", "note_uses", "past_sessions"]
+    assert [job.name for job in agent.jobs.jobs] == ["extract_notes", "running_notes", "past_sessions"]

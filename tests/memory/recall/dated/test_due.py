@@ -49,7 +49,9 @@ def test_me_47_a_date_in_the_query_moves_the_window() -> None:
     assert names([PASSPORT], "I finalize my trip in January, what is missing?", "2024-11-22") == ("user_passport",)
     assert names([PASSPORT], "我们一月十五号出发,2025年1月15日", "2024-06-20") == ("user_passport",)
     assert names([PASSPORT], "We fly on 2024-09-01, what is missing?", "2024-06-20") == ()
-    assert names([PASSPORT], "We fly on 2025-03-15, what is missing?", "2024-06-20") == ()
+    # A passport that expires shortly before the flight bears on it.
+    assert names([PASSPORT], "We fly on 2025-03-15, what is missing?", "2024-06-20") == ("user_passport",)
+    assert names([PASSPORT], "We fly on 2025-04-20, what is missing?", "2024-06-20") == ()
 
 
 def test_me_47_only_notes_of_the_person_in_question_are_due() -> None:

@@ -20,10 +20,11 @@ from palimpsest.apps.cli.opening.settings import FiniteRange, settings_of
 from palimpsest.apps.cli.output.values import json_option
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput, PalimpsestError
-from palimpsest.core.events import ModelReplied, NoteSaved, TurnEnded, ViewEdited
+from palimpsest.core.events import ModelReplied, NoteSaved, Noticed, TurnEnded, ViewEdited
 from palimpsest.core.items import Image, Part, Text
 from palimpsest.core.tokens.spending import Ledger, total_of
-from palimpsest.engine.agent import Agent
+from palimpsest.engine.agent import Agent, proposed_plan
+from palimpsest.engine.calls.sending import RECOVERY
 from palimpsest.engine.calls.stopping import run
 from palimpsest.engine.coding.configured import coding_settings, configured_agent, mode_notice, recorded_choice, session_hooks
 from palimpsest.engine.coding.equip import equip
@@ -85,6 +86,7 @@ Exit codes: 0 done, 2 wrong use, 3 the model refused or a hook blocked,
 @click.option("--file", "files", multiple=True, type=click.Path(path_type=Path), help="Attach a text file or an image; repeatable.")
 @session_options
 @permission_options
+@click.option("--state", default="", metavar="NAME", help="Move the task to this state, one of states.names (`pal config`).")
 @click.option("--max-turns", type=click.IntRange(1), default=None, help="End after this many model calls.")
 @click.option("--max-tools", type=click.IntRange(1), default=None, help="End after this many tool calls.")
 @click.option("--max-seconds", type=FiniteRange(0, min_open=True), default=None, help="End after this many seconds.")
@@ -106,6 +108,7 @@ def ask(
     allow: tuple[str, ...],
     deny: tuple[str, ...],
     folders: tuple[Path, ...],
+    state: str,
     max_turns: int | None,
     max_tools: int | None,
     max_seconds: float | None,
@@ -137,7 +140,7 @@ def ask(
         jobs = tuple(job for job in standard_jobs(settings.config.jobs, home) if "session_ends" in job.moments)
         agent = configured_agent(home, settings, cards_of(home), session=session, recorded=recorded, jobs=jobs, notify=_notify)
         with closed_on_error(agent):
-            coding = coding_settings(settings, recorded, allow=allow, deny=deny, folders=folders, end_with_turn=True)
+            coding = coding_settings(settings, recorded, allow=allow, deny=deny, folders=folders, end_with_turn=True, state=state)
             hooks = session_hooks(home, settings, Path.cwd(), coding.withheld)
             equipped = equip(agent, home, replace(coding, hooks=hooks.hooks), refuse_all)
     for notice in (*equipped, *hooks.notices, *mode_notice(settings, coding)):
@@ -180,8 +183,6 @@ async def _answer(agent: Agent, parts: tuple[Part, ...], printer: Printer) -> in
         except PalimpsestError as error:
             # A log that can be neither read nor written any more has ended the turn already, and that error says why.
             failure = failure or error
-    for notice in agent.jobs.notices:
-        _notify(notice)
     if failure is not None:
         click.echo(f"pal: {failure}", err=True)
         return ERROR
@@ -213,6 +214,7 @@ def summarize_run(agent: Agent, before: RunStart) -> dict[str, object]:
     return {
         "session": log.session,
         "text": next((text for text in texts if text), ""),
+        "plan": next((plan for reply in reversed(replies) if (plan := proposed_plan(reply)) is not None), None),
         "stop": next((event.body.stop for event in reversed(events) if isinstance(event.body, TurnEnded)), ""),
         "turns": len(replies),
         "usage": {name: getattr(usage, name) for name in usage.__struct_fields__},
@@ -220,6 +222,8 @@ def summarize_run(agent: Agent, before: RunStart) -> dict[str, object]:
         "own_usd": _rounded(own),
         "children_usd": _rounded(below),
         "edits": sum(isinstance(event.body, ViewEdited) for event in events),
+        "recovered": sum(isinstance(event.body, ViewEdited) and event.body.by == RECOVERY for event in events),
+        "notices": [event.body.text for event in events if isinstance(event.body, Noticed)],
         "noted": [{"name": body.name, "about": body.about} for event in events if isinstance(body := event.body, NoteSaved)],
     }
 
@@ -292,7 +296,7 @@ def _attached(home: AnyHome, path: Path) -> Part:
         raise BadInput(f"the file has more than {_LARGEST // 1024 // 1024} MiB; name it in the prompt instead", where=str(path))
     media = _IMAGES.get(path.suffix.lower())
     if media is not None:
-        return Image(media, home.blobs.put(data))
+        return Image(media, home.blobs.put(data), name=str(path))
     if b"\0" in data:
         raise BadInput("the file is neither text nor an image that models read", where=str(path))
     return Text(f"Attached file {path}:\n\n{data.decode('utf-8', 'replace')}", attached=True)

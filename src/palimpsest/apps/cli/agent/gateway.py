@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
@@ -21,6 +22,8 @@ from palimpsest.stores.home import Home
 if TYPE_CHECKING:
     from palimpsest.apps.gateway.gateway import RequestReport
     from palimpsest.apps.gateway.recorded import Mode
+    from palimpsest.apps.gateway.thinking import ThinkingMode
+    from palimpsest.apps.gateway.threads import ThreadMode
 
 DEFAULT_PORT: Final = 8787
 ARRIVED: Final = b"arrived\n"
@@ -43,10 +46,27 @@ mode_option = click.option(
 )
 fold_option = click.option("--fold", is_flag=True, help="Also fold, in palimpsest and thrifty; else that stays with the client.")
 
+threads_option = click.option(
+    "--threads",
+    type=click.Choice(("refuse", "pass")),
+    default=None,
+    help="Threads that Anthropic holds: refuse makes the client send whole lists, pass leaves them unedited; default pass in watch only.",
+)
+
+thinking_option = click.option(
+    "--thinking",
+    type=click.Choice(("strip", "ask", "keep")),
+    default="strip",
+    show_default=True,
+    help="Thinking that edits make unusable: strip leaves it out, ask lets the provider drop it, keep sends it all the same.",
+)
+
 
 @click.command(epilog=_EXAMPLES)
 @mode_option
 @fold_option
+@threads_option
+@thinking_option
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True, help="Port on 127.0.0.1; 0 takes a free one."
 )
@@ -64,6 +84,8 @@ def gateway(
     *,
     mode: str,
     fold: bool,
+    threads: str | None,
+    thinking: str,
     keep_alive: bool,
     port: int,
     anthropic: str,
@@ -97,11 +119,12 @@ def gateway(
     report = _print_json if json_stream else _ignore if quiet else _print_line
 
     async def run() -> GatewayBill:
-        keeps_alive = keep_alive and wrapped is not None
-        workers = ProcessWorkers(home, cast("Mode", mode), fold=fold, keeps_alive=keeps_alive) if isinstance(home, Home) else None
+        keeps_alive, kept = keep_alive and wrapped is not None, cast("ThinkingMode", thinking)
+        start = partial(ProcessWorkers, mode=cast("Mode", mode), fold=fold, keeps_alive=keeps_alive, thinking=kept)
+        workers = start(home) if isinstance(home, Home) else None
         arrived = _first_arrival(wrapped)
         make = partial(Gateway, arrived=arrived, report=report, warn=_warn, fold=fold, keeps_alive=keeps_alive, workers=workers)
-        gateway = make(home, cast("Mode", mode), upstreams)
+        gateway = make(home, cast("Mode", mode), upstreams, threads=cast("ThreadMode | None", threads), thinking=kept)
         stop = stopped_by_signals()
         if wrapped is not None:
             _end_with_input(sys.stdin.fileno(), stop)
@@ -123,7 +146,9 @@ def _first_arrival(wrapped: int | None) -> Callable[[], None]:
 
     def arrived() -> None:
         if waiting:
-            os.write(waiting.pop(), ARRIVED)
+            # If the wrapping program is gone, the request is still answered.
+            with suppress(OSError):
+                os.write(waiting.pop(), ARRIVED)
 
     return arrived
 
@@ -152,11 +177,21 @@ def bill_line(bill: GatewayBill) -> str:
     if not bill.requests:
         return "pal gateway: no request was recorded"
     if bill.usd is None:
-        return f"pal gateway: {counted(bill.requests, 'request')}, cost unknown: no price of the model is known, so nothing was changed"
+        return f"pal gateway: {counted(bill.requests, 'request')}, cost unknown: no price of the model or no usage was told"
     without = f"{dollars(bill.usd_without)}{_share(bill.usd, bill.usd_without)}"
     unpriced = f"; the price of {counted(bill.unpriced, 'request')} more is not known" if bill.unpriced else ""
     priced = counted(bill.requests - bill.unpriced, "request")
-    return f"pal gateway: {priced}, {dollars(bill.usd)}; sent directly the same would have cost {without}{unpriced}"
+    return f"pal gateway: {priced}, {dollars(bill.usd)}; sent directly the same would have cost {without}{unpriced}{_reasoning(bill)}"
+
+
+def _reasoning(bill: GatewayBill) -> str:
+    """What edits have cost in reasoning, which is in neither of the dollars; empty if they have cost none."""
+    lost = bill.reasoning_lost
+    recoveries = f"; {counted(bill.recoveries, 'request')} sent again without thinking" if bill.recoveries else ""
+    if not lost.blocks:
+        return recoveries
+    size = "of unknown size" if lost.tokens is None else f"of {lost.tokens:,} tokens"
+    return f"; edits cost {counted(lost.blocks, 'thinking block')} {size}, which are in neither number{recoveries}"
 
 
 def _share(usd: float | None, without: float | None) -> str:
@@ -171,7 +206,8 @@ def _print_line(report: "RequestReport") -> None:
     price = "cost unknown"
     if report.usd is not None:
         price = f"{dollars(report.usd)} of {dollars(report.usd_without)}{_share(report.usd, report.usd_without)}"
-    line = f"{report.session} {report.request:>4}  {tokens} tokens{edits}, {price}"
+    lost = f", {counted(report.reasoning_lost.blocks, 'thinking block')} lost so far" if report.reasoning_lost.blocks else ""
+    line = f"{report.session} {report.request:>4}  {tokens} tokens{edits}, {price}{lost}"
     # On a terminal one line that changes, elsewhere one line a request.
     if sys.stderr.isatty():
         click.echo(f"\r\x1b[K{plain(line)}", file=unfiltered(sys.stderr), nl=False)

@@ -18,6 +18,7 @@ from palimpsest.core.events import (
     InputWithdrawn,
     ModelReplied,
     NoteSaved,
+    Noticed,
     PermissionAsked,
     ToolRefused,
     ToolReturned,
@@ -28,6 +29,7 @@ from palimpsest.core.events.deltas import TextDelta
 from palimpsest.core.format.codec import encode_body, encode_line
 from palimpsest.core.format.texts import cost_text
 from palimpsest.core.items import text_of
+from palimpsest.engine.loop.context import MISSING_PAGE
 from palimpsest.engine.loop.feed import Piece
 
 OutputForm: TypeAlias = Literal["text", "json", "json-stream"]
@@ -110,8 +112,12 @@ def _notice_of(event: Event) -> str:
             return notice if failure else f"hook {hook}: {notice}"
         case NoteSaved() as saved:
             return saved_note_line(saved)
+        case Noticed(text=text):
+            return text
         case InputWithdrawn(by=by, why=why):
             return f"the {by} blocked the prompt: {why}"
+        case Failed(what=what, message=message) if what == MISSING_PAGE:
+            return f"{what}: {message}"
         case _:
             return ""
 

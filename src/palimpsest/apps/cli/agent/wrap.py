@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from palimpsest.apps.cli.agent.bypasses import bypasses
-from palimpsest.apps.cli.agent.gateway import ARRIVED, bill_line, fold_option, mode_option
+from palimpsest.apps.cli.agent.gateway import ARRIVED, bill_line, fold_option, mode_option, thinking_option, threads_option
 from palimpsest.apps.cli.opening.home import find_home
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.shown_text import plain
@@ -39,9 +39,23 @@ Examples:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS...]")
 @mode_option
 @fold_option
+@threads_option
+@thinking_option
 @click.option("--keep-alive", is_flag=True, help="Keep the cache alive in pauses, within 5 % of the cost; needs an API key of Anthropic.")
+@click.option("--quiet-seconds", type=float, default=_QUIET_SECONDS, hidden=True, help="Say after so long that no request has come.")
 @json_option
-def wrap(*, agent: str, arguments: tuple[str, ...], mode: str, fold: bool, keep_alive: bool, as_json: bool) -> None:
+def wrap(
+    *,
+    agent: str,
+    arguments: tuple[str, ...],
+    mode: str,
+    fold: bool,
+    threads: str | None,
+    thinking: str,
+    keep_alive: bool,
+    quiet_seconds: float,
+    as_json: bool,
+) -> None:
     """Start Claude Code or Codex with a gateway of its own; ARGS are those of the program.
 
     The gateway ends with the program, and its bill is printed then. The exit code is that of the program. If the gateway
@@ -55,9 +69,16 @@ def wrap(*, agent: str, arguments: tuple[str, ...], mode: str, fold: bool, keep_
     for reason in bypasses(agent, arguments, os.environ, Path.cwd()):
         click.echo(plain(f"pal wrap: {reason}, so that {agent} may go past the gateway; then nothing is recorded or saved"), err=True)
     reading, writing = os.pipe()
-    command = [sys.executable, "-P", "-m", "palimpsest.apps.cli", "gateway", "--mode", mode, "--port", "0", "--wrapped", str(writing)]
+    command = [sys.executable, "-P", "-m", "palimpsest.apps.cli", "gateway", "--mode", mode, "--port", "0", "--thinking", thinking]
     gateway = subprocess.Popen(  # noqa: S603 - this program itself
-        [*command, *(["--fold"] if fold else []), *(["--keep-alive"] if keep_alive else [])],
+        [
+            *command,
+            "--wrapped",
+            str(writing),
+            *(["--fold"] if fold else []),
+            *(["--threads", threads] if threads else []),
+            *(["--keep-alive"] if keep_alive else []),
+        ],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         pass_fds=(writing,),
@@ -68,7 +89,7 @@ def wrap(*, agent: str, arguments: tuple[str, ...], mode: str, fold: bool, keep_
         address = reports.readline().decode().strip()
         if not address:
             raise BadInput(f"the gateway did not start (exit code {gateway.wait()})", where="pal wrap")
-        listening = _Reports(reports, agent)
+        listening = _Reports(reports, agent, quiet_seconds)
         code = _run([program, *_options(agent, address), *arguments], environment_of(agent, address, os.environ), gateway, agent)
         bill = listening.bill_of(gateway)
     if as_json:
@@ -124,9 +145,9 @@ class _Reports:
     Not in a terminal, where its user may still be typing and the screen is the program's: there the bill at the end says it.
     """
 
-    def __init__(self, reports: BinaryIO, agent: str) -> None:
+    def __init__(self, reports: BinaryIO, agent: str, quiet_seconds: float) -> None:
         self._reports = reports
-        self._said = threading.Timer(_QUIET_SECONDS, self._say_quiet, (agent,))
+        self._said = threading.Timer(quiet_seconds, self._say_quiet, (agent, quiet_seconds))
         self._said.daemon = True
         if not sys.stdin.isatty():
             self._said.start()
@@ -140,10 +161,8 @@ class _Reports:
             if line != ARRIVED:
                 self._line = line
 
-    def _say_quiet(self, agent: str) -> None:
-        click.echo(
-            f"pal wrap: no request of {agent} has come for {_QUIET_SECONDS} seconds; if it answers, it goes past the gateway", err=True
-        )
+    def _say_quiet(self, agent: str, seconds: float) -> None:
+        click.echo(f"pal wrap: no request of {agent} has come for {seconds:g} seconds; if it answers, it goes past the gateway", err=True)
 
     def bill_of(self, gateway: "subprocess.Popen[bytes]") -> GatewayBill | None:
         """Stop the gateway and return its bill; `None` if it had ended before."""

@@ -15,11 +15,14 @@ from palimpsest.apps.cli.keep.kept_links import SessionLink, link_text, note_lin
 from palimpsest.apps.cli.opening.home import SessionLocation, expand_path, find_home, find_session, not_empty
 from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument, warn_of_blobs
 from palimpsest.apps.cli.output.values import emit, json_option
-from palimpsest.core.errors import BadInput
+from palimpsest.apps.shown_text import plain
+from palimpsest.core.errors import BadInput, StoreError
+from palimpsest.core.events import Titled
 from palimpsest.core.format.path import Path as EventPath
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import SessionArchive
 from palimpsest.core.redaction import redact
+from palimpsest.foreign.claude.sessions_index import with_entry
 from palimpsest.foreign.claude.writer import write_claude
 from palimpsest.foreign.codex.writer import write_codex
 from palimpsest.foreign.exporting.request import write_request
@@ -122,6 +125,8 @@ def export(
         if install and place is not None:
             _create_folder(Path(place.path).parent)
             shape |= {"path": place.path, "bytes": write_atomically(Path(place.path), chunks, replace=force, mode=0o600)}
+            if form == "claude" and log.opened.opener is None:
+                _list_session(Path(place.path), folder or log.opened.cwd or str(Path.cwd()), log)
         elif out is not None and out != "-":
             shape |= {"path": out, "bytes": write_atomically(expand_path(out), chunks, replace=force)}
         elif as_json:
@@ -202,6 +207,16 @@ def _install_place(form: str, log: Log, first: list[bytes], cwd: str, out: str |
     if form == "claude":
         return claude_target(log, first, Path.home(), os.environ, folder, moves=bool(cwd))
     return codex_target(log, first, Path.home(), os.environ, folder)
+
+
+def _list_session(path: Path, folder: str, log: Log) -> None:
+    """Put the session into the list of sessions of Claude Code; a list that cannot be read stays as it is, which a warning says."""
+    title = next((event.body.title for event in reversed(tuple(log.events())) if isinstance(event.body, Titled)), "")
+    try:
+        index, content = with_entry(path, folder, title)
+        write_atomically(index, (content,), replace=True, mode=0o600)
+    except (BadInput, StoreError) as error:
+        click.echo(plain(f"pal: {error}; the session is not in it"), err=True)
 
 
 def _create_folder(folder: Path) -> None:

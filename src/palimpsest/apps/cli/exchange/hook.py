@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,7 @@ from palimpsest.apps.plugin.hooks.answering import (
     HookInput,
     answer,
     hook_input,
+    is_after_compaction,
     transcript_of,
 )
 from palimpsest.apps.plugin.hooks.bounds import HOOK_BYTES
@@ -29,6 +31,11 @@ from palimpsest.stores.home import Home
 # Seconds of work and of waiting after which a hook ends without a word; agents wait for 4 s.
 _CPU_SECONDS: Final = 0.4
 _WALL_SECONDS: Final = 2.0
+# After a compaction, which took the agent much longer, a hook reads a transcript: how much work depends on its lines and on the machine.
+# If it runs out of time it reads once more, only the end of the transcript.
+_EVIDENCE_SECONDS: Final = 1.5
+_END_BYTES: Final = HOOK_BYTES // 8
+_END_WALL_SECONDS: Final = 1.0
 
 
 class _OutOfTimeError(BaseException):
@@ -40,14 +47,18 @@ class _OutOfTimeError(BaseException):
 @click.option("--for", "agent", type=click.Choice(AGENTS), default="claude", help="The agent whose hook this is.")
 @click.option("--limit", type=click.IntRange(1_000, 100_000), default=LIMIT, metavar="N", help="Most characters of the output.")
 @click.option(
-    "--seconds", type=click.FloatRange(0.001, 60), default=_CPU_SECONDS, metavar="S", help="Seconds of processor time of the hook."
+    "--seconds",
+    type=click.FloatRange(0.001, 60),
+    default=None,
+    metavar="S",
+    help=f"Seconds of processor time of the hook; by default {_CPU_SECONDS}, after a compaction {_EVIDENCE_SECONDS}.",
 )
 @click.option("--background", type=click.Choice(["read", "import"]), default=None, help="Work beside the agent: keep up with a transcript.")
 @click.option("--transcript", type=click.Path(path_type=Path), default=None, metavar="FILE", help="The transcript of --background.")
-def hook(*, event: str, agent: Agent, limit: int, seconds: float, background: str | None, transcript: Path | None) -> None:
+def hook(*, event: str, agent: Agent, limit: int, seconds: float | None, background: str | None, transcript: Path | None) -> None:
     """Run as a hook: read its JSON from standard input, and print JSON, lines or nothing. The exit code is always 0."""
     # A hook that writes to standard error is shown as failed by some agents.
-    with suppress(Exception):
+    with suppress(Exception, _OutOfTimeError):
         home = find_home()
         if not isinstance(home, Home):
             return
@@ -59,11 +70,8 @@ def hook(*, event: str, agent: Agent, limit: int, seconds: float, background: st
             _print(_answered(given, home, agent, limit, seconds), given)
 
 
-def _answered(given: HookInput, home: Home, agent: Agent, limit: int, seconds: float) -> HookAnswer:
+def _answered(given: HookInput, home: Home, agent: Agent, limit: int, seconds: float | None) -> HookAnswer:
     """Return the answer; an empty one if it takes too long."""
-
-    def stop(_number: int, _frame: object) -> None:
-        raise _OutOfTimeError
 
     def settings() -> MemoryConfig:
         from palimpsest.apps.cli.opening.settings import config_path  # only notes need it
@@ -71,14 +79,28 @@ def _answered(given: HookInput, home: Home, agent: Agent, limit: int, seconds: f
 
         return resolve(config_path(home), Path(given.cwd) if given.cwd else None, os.environ).config.memory
 
+    if not is_after_compaction(given):
+        return _in_time(lambda: answer(given, home, agent, settings, limit), seconds or _CPU_SECONDS, _WALL_SECONDS) or HookAnswer()
+    found = _in_time(lambda: answer(given, home, agent, settings, limit), seconds or _EVIDENCE_SECONDS, _WALL_SECONDS)
+    if found is None:
+        found = _in_time(lambda: answer(given, home, agent, settings, limit, most=_END_BYTES), seconds or _CPU_SECONDS, _END_WALL_SECONDS)
+    return found or HookAnswer()
+
+
+def _in_time(work: Callable[[], HookAnswer], cpu_seconds: float, wall_seconds: float) -> HookAnswer | None:
+    """Return what the work returns; `None` if it takes too long."""
+
+    def stop(_number: int, _frame: object) -> None:
+        raise _OutOfTimeError
+
     for number in (signal.SIGALRM, signal.SIGPROF):
         signal.signal(number, stop)
-    signal.setitimer(signal.ITIMER_REAL, _WALL_SECONDS)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, wall_seconds)
+    signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
     try:
-        return answer(given, home, agent, settings, limit)
+        return work()
     except _OutOfTimeError:
-        return HookAnswer()
+        return None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.setitimer(signal.ITIMER_PROF, 0)

@@ -27,6 +27,7 @@ from palimpsest.apps.plugin.install.plugging import plug as carry_out
 from palimpsest.apps.plugin.install.wanted import AGENT_NAMES, AgentName, OwnFile
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput
+from palimpsest.core.format.texts import counted
 from palimpsest.stores.files import write_atomically
 
 _NEXT = {
@@ -121,7 +122,7 @@ def _agreed(plan: Plan, *, dry_run: bool, yes: bool, what: str, as_json: bool) -
     if dry_run:
         return False
     if shown and not yes:
-        confirm(f"this changes {len(plan.changes)} files to {what}", "plug")
+        confirm(f"this changes {counted(len(plan.changes), 'file')} to {what}", "plug")
     return True
 
 

@@ -18,6 +18,8 @@ from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput
 from palimpsest.core.redaction import Credential
+from palimpsest.profiles.named import PROFILES, parse_name
+from palimpsest.profiles.settings import SETTINGS
 from palimpsest.providers.address import without_credentials
 from palimpsest.providers.keys import FROM_CONFIG, Connection, ProviderOptions, find_connection
 from palimpsest.stores.config.reading import nearest_key
@@ -123,8 +125,21 @@ def _rows(settings: Settings) -> Iterator[ShownSetting]:
             found = settings.settings.get(key.name)
             value = key.default if found is None else found.value
             yield ShownSetting(key.name, value, settings.source(key.name))
+    yield from _profile_rows(settings)
     for name in dict.fromkeys((*_SHOWN_PROVIDERS, *settings.config.providers)):
         yield from _provider_rows(name, settings)
+
+
+def _profile_rows(settings: Settings) -> Iterator[ShownSetting]:
+    """Yield what the profile reads under names of the program that it imitates; an empty value leaves it to the profile."""
+    if settings.config.profile.partition("@")[0] not in PROFILES:
+        return
+    name, in_name = parse_name(settings.config.profile)
+    # Our own profiles read the table `context`, which has its rows.
+    for setting in () if any(each.startswith("PAL_COMPACT") for each in SETTINGS[name]) else SETTINGS[name]:
+        value = in_name.get(setting, os.environ.get(setting, "").strip())
+        source = f"profile {name}" if setting in in_name else f"${setting}" if value else "default"
+        yield ShownSetting(f"profile.{setting}", value, source)
 
 
 def _provider_rows(name: str, settings: Settings) -> Iterator[ShownSetting]:

@@ -114,6 +114,14 @@ def _note_in_git(found: SessionLink) -> bool:
         if git is None:
             raise StoreError("there is no git repository, or no git", where=found.folder or ".")
         notes = ("notes", f"--ref={NOTES}")
+        # Git would write to the branch that such a name stands for.
+        target = b""
+        with suppress(StoreError):
+            target = git.run("symbolic-ref", "-q", f"refs/notes/{NOTES}").strip()
+        if target:
+            raise StoreError(
+                f"refs/notes/{NOTES} stands for {target.decode('utf-8', 'replace')}, which is not changed", where=found.folder or "."
+            )
         # An unknown commit fails here; one without a note does in `show`.
         commit = git.run("rev-parse", "--verify", "HEAD^{commit}").decode().strip()
         with suppress(StoreError):

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from palimpsest.core.ports import BlobStore, SessionArchive
 from palimpsest.stores.jsonl import JsonlSessions
 from palimpsest.stores.logs.repair import RepairReport, repair
 from palimpsest.stores.notes.folder import LOG as MEMORY_LOG
+from palimpsest.stores.snapshots.contents import damaged_snapshots
 
 _EXAMPLES = """\b
 Examples:
@@ -49,6 +51,8 @@ _REMEDIES = {
     "against": "the log is not the one whose link was kept: a repair cannot bring the events back, a copy of the log can",
     "name": "the file has the name of another session: rename it to the session that it is of, with its checkpoint",
     "locked": "another process writes this session: close it there first",
+    "snapshots": "what is missing cannot be made again: `pal diff ID` and `pal rewind ID EVENT --files` say which changes are not known; "
+    "new turns keep what they change",
     "store": "the file could not be read: see to its permissions or its disk first",
 }
 
@@ -77,7 +81,10 @@ class VerifyResult:
 @click.argument("targets", nargs=-1, metavar="[PATH|ID …]", shell_complete=complete_session)
 @click.option("--repair", "repair_damage", is_flag=True, help="Repair damaged logs; the damaged file is kept beside the repaired one.")
 @click.option(
-    "--all", "everything", is_flag=True, help="Check every session of the home folder and the logs of its notes; the default without names."
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Check every session of the home folder, the logs of its notes and the snapshots of files; the default without names.",
 )
 @click.option("--against", metavar="FILE|LINK", help="Compare with a link that was kept elsewhere, or with a file of them.")
 @click.option("--note", is_flag=True, help="Note the links of valid logs in the git of their folders, as files.git_notes does.")
@@ -99,18 +106,23 @@ def verify(*, targets: tuple[str, ...], repair_damage: bool, everything: bool, a
         for number, found in enumerate(chosen):
             show_progress(number, len(chosen))
             results.append(_verify_session(found, links.get(found.session), repair_damage=repair_damage))
+        damaged = [] if targets else _snapshot_findings(home)
     if note or notes_links(home):
         note_links([link for result in results if (link := _link_of(result)) is not None], explain=note)
     if as_json:
-        emit(_as_builtins(results, single=len(targets) == 1 and len(results) == 1))
+        emit(_as_builtins(results, damaged, single=len(targets) == 1 and len(results) == 1))
     else:
         for result in results:
             is_memory = result.found.session == MEMORY_LOG
             own = result.found.session if result.found.store is home.store else ""
             _print(result, own or shlex.quote(_label(result.found) if is_memory else result.found.name))
+        if damaged:
+            click.echo(f"bad   snapshots of files  {counted(len(damaged), 'finding')}")
+            _print_findings(tuple(damaged))
+            _print_remedies(tuple(damaged))
         if not results:
             click.echo("no sessions to verify")
-    if not all(result.ok for result in results):
+    if damaged or not all(result.ok for result in results):
         click.get_current_context().exit(FINDINGS)
 
 
@@ -140,6 +152,11 @@ def _memory_logs(home: AnyHome) -> list[SessionLocation]:
     folders = sorted((home.folder / "memory").glob("*/")) if home.folder is not None else []
     kept = [folder for folder in folders if os.path.lexists(folder / f"{MEMORY_LOG}.jsonl")]
     return [SessionLocation(MEMORY_LOG, JsonlSessions(folder), home.blobs, home.clock) for folder in kept]
+
+
+def _snapshot_findings(home: AnyHome) -> list[Finding]:
+    """The project folders whose snapshots of files are not whole."""
+    return [] if home.folder is None else [Finding(root, "snapshots", why) for root, why in damaged_snapshots(home.folder)]
 
 
 def _label(found: SessionLocation) -> str:
@@ -183,11 +200,12 @@ def _link_of(result: VerifyResult) -> SessionLink | None:
         return None
 
 
-def _as_builtins(results: list[VerifyResult], *, single: bool) -> dict[str, object]:
+def _as_builtins(results: list[VerifyResult], damaged: Sequence[Finding] = (), *, single: bool) -> dict[str, object]:
+    found = (*(finding for result in results for finding in result.before.findings), *damaged)
     shape: dict[str, object] = {
-        "ok": all(result.ok for result in results),
+        "ok": not damaged and all(result.ok for result in results),
         "events": sum((result.after or result.before).events for result in results),
-        "errors": [msgspec.to_builtins(finding) for result in results for finding in result.before.findings],
+        "errors": [msgspec.to_builtins(finding) for finding in found],
         "repaired": any(result.repaired for result in results),
     }
     if single:

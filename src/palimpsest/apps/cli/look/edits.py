@@ -5,16 +5,17 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
+from msgspec import to_builtins
 from rich.console import Console
 from rich.text import Text
 
 from palimpsest.apps.cli.output.tables import Columns, one_line
 from palimpsest.apps.cli.output.values import short_time
-from palimpsest.apps.shown_text import dollars, short
+from palimpsest.apps.shown_text import dollars, plain, short
 from palimpsest.audit.tools.calls import exit_of
 from palimpsest.audit.visibility.loss import loss_of
-from palimpsest.core.edits import Loss
-from palimpsest.core.events import ToolReturned, ViewEdited
+from palimpsest.core.edits import Loss, ReasoningLost
+from palimpsest.core.events import AppliedEdit, ModelReplied, ToolReturned, ViewEdited
 from palimpsest.core.format.texts import counted, iso_time, price_facts
 from palimpsest.core.items import Item, seq_of, text_of
 from palimpsest.core.log.log import Log
@@ -22,7 +23,9 @@ from palimpsest.core.pairs import pairs_of
 from palimpsest.core.projections.view import ViewProjection
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.view import View, shown
+from palimpsest.wire.compaction import is_compaction
 from palimpsest.wire.models.cards import ModelCard, Prices
+from palimpsest.wire.past_requests import is_bound
 
 _MOST_LISTED = 12
 # Field of the loss: singular and plural.
@@ -128,6 +131,7 @@ class AuditedEdit:
     tokens_after: int
     price_usd: float | None
     saved_usd_per_call: float | None
+    reasoning_lost: ReasoningLost | None
     loss: Loss
     undone: bool
     codes: dict[str, int]
@@ -160,10 +164,44 @@ def audited_edits(log: Log, count: Callable[[View], int], model: ModelCard) -> I
             after,
             *sizes,
             *_prices(body, sizes[0] - sizes[1], model),
+            _reasoning_lost(body, model),
             body.loss if body.loss is not None else loss_of(before, after),
             skip.get(event.seq) == frozenset(),
             codes_in(before, codes),
         )
+
+
+def applied_edit_lines(log: Log) -> Iterator[str]:
+    """Yield a line for each edit that the provider reported with a reply of this branch; repetitions are left out.
+
+    The provider makes these edits in every request again: the log and the view have what was sent, the model read less.
+    """
+    told: tuple[AppliedEdit, ...] = ()
+    for event in log.events():
+        if isinstance(event.body, ModelReplied) and event.body.applied_edits != told:
+            told = event.body.applied_edits
+            yield from (f"{event.seq}: {applied_edit_text(edit)}" for edit in told)
+
+
+def applied_edit_text(edit: AppliedEdit) -> str:
+    """Return what the provider cleared, in words; numbers that it did not report are left out."""
+    cleared = [
+        counted(number, name)
+        for number, name in ((edit.tool_uses, "tool use"), (edit.thinking_turns, "thinking turn"))
+        if number is not None
+    ]
+    what = " and ".join(cleared) or "something"
+    tokens = "" if edit.input_tokens is None else f", {counted(edit.input_tokens, 'token')}"
+    return f"the provider cleared {what}{tokens} before the model read the request ({plain(edit.type)})"
+
+
+def _is_by_provider(edit: AuditedEdit) -> bool:
+    """Whether an edit put a compaction by the provider in the place of what stood before it."""
+    places = {item.id: place for place, item in enumerate(edit.before.items)}
+    left = {item.id for item in edit.after.items}
+    first_hidden = next((place for item, place in places.items() if item not in left), None)
+    blocks = [places.get(item.id) for item in edit.after.items if is_compaction(item.content)]
+    return first_hidden is not None and any(place is None or place > first_hidden for place in blocks)
 
 
 def _prices(body: ViewEdited, tokens: int, model: ModelCard) -> tuple[float | None, float | None]:
@@ -172,6 +210,13 @@ def _prices(body: ViewEdited, tokens: int, model: ModelCard) -> tuple[float | No
         return None, None
     saved = _saved_per_call(tokens, model.prices) if body.saved_usd_per_call is None else body.saved_usd_per_call
     return body.price_usd, saved
+
+
+def _reasoning_lost(body: ViewEdited, model: ModelCard) -> ReasoningLost | None:
+    """Return the reasoning that an edit cost: as recorded; none for a model whose thinking is not bound, and unknown for others."""
+    if body.reasoning_lost is not None or is_bound(model):
+        return body.reasoning_lost
+    return ReasoningLost()
 
 
 def _saved_per_call(tokens: int, prices: Prices) -> float:
@@ -193,8 +238,10 @@ def edit_as_builtins(edit: AuditedEdit, *, numbered: bool = True) -> dict[str, o
         "tokens_after": edit.tokens_after,
         "price_usd": edit.price_usd,
         "saved_usd_per_call": edit.saved_usd_per_call,
+        "reasoning_lost": None if edit.reasoning_lost is None else to_builtins(edit.reasoning_lost),
         "hidden": loss_as_builtins(edit.loss, edit.codes),
         "undone": edit.undone,
+        "provider": _is_by_provider(edit),
     }
 
 

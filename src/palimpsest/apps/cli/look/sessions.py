@@ -111,7 +111,8 @@ def _sorted(rows: Sequence[SessionRow], sort: str, costs: SessionCosts) -> list[
 def session_costs(rows: Sequence[SessionRow], cards: tuple[ModelCard, ...]) -> SessionCosts:
     """Return what sessions cost, by their id."""
     book, below = PriceBook(cards), dict[str, list[str]]()
-    own = {row.id: book.ledger_usd(row.ledger) for row in rows}
+    # Of a session whose first call is open nothing was reported yet.
+    own = {row.id: None if row.ledger.open and not row.ledger.usage.total else book.ledger_usd(row.ledger) for row in rows}
     for row in rows:
         if row.opener is not None:
             below.setdefault(row.opener.session, []).append(row.id)

@@ -9,13 +9,15 @@ from rich.console import Console
 from rich.text import Text
 
 from palimpsest.apps.cli.command_line import FINDINGS
+from palimpsest.apps.cli.look.edits import applied_edit_text
 from palimpsest.apps.cli.opening.counting import ViewCount, count_of
 from palimpsest.apps.cli.opening.home import AnyHome, SessionLocation, find_home, find_session
 from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument, warn_of_blobs, warn_of_stand_in
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option, local_time
 from palimpsest.apps.shown_text import plain
-from palimpsest.core.events import Event, Unknown
+from palimpsest.audit.pricing.cache_checks import CacheCheck, cache_checks
+from palimpsest.core.events import Event, InputTransformation, ModelReplied, Unknown
 from palimpsest.core.format.codec import encode_body
 from palimpsest.core.format.texts import cost_text, counted, iso_time, whole_number
 from palimpsest.core.items import Item, ToolResult, text_of
@@ -31,6 +33,7 @@ from palimpsest.wire.past_requests import PastRequest, next_request, past_reques
 
 _LINES = 12
 _CHILDREN = 20
+_CHECKS = 5
 _STYLES = {"user": "bold green", "steering": "green", "call": "cyan", "result": "dim", "thinking": "dim italic", "summary": "yellow"}
 
 
@@ -70,8 +73,46 @@ def print_view(screen: Console, log: Log, view: View, counts: ViewCount, *, full
     screen.print(Text(f"{title}, {counted(counts.used(view), 'token')}{model}", style="bold"), soft_wrap=True)
     for item in view.head:
         _print_item(screen, item, counter, "head", full=full)
+    withheld = frozenset[str]() if view.call is None else frozenset(view.call.withheld)
     for item in view.items:
-        _print_item(screen, item, counter, "", full=full)
+        _print_item(screen, item, counter, "not sent: it no longer fits" if item.id in withheld else "", full=full)
+    for each in _transformations(log, view):
+        screen.print(Text(plain(f"{each.path}  {each.type}  {each.reason}"), style="dim"), soft_wrap=True)
+
+
+def _transformations(log: Log, view: View) -> tuple[InputTransformation, ...]:
+    """What the provider said with the newest reply of what it did to the request."""
+    reply = None if view.reported is None else log.event(view.reported.seq).body
+    return reply.transformations if isinstance(reply, ModelReplied) else ()
+
+
+def print_cache_checks(screen: Console, checks: list[CacheCheck]) -> None:
+    """Print how often the provider said of its cache what was expected, and the newest calls of which it did not."""
+    if not checks:
+        return
+    differing = [check for check in checks if check.agrees is False]
+    unknown = sum(check.agrees is None for check in checks)
+    agreed = len(checks) - len(differing) - unknown
+    said = f"cache: the provider compared {counted(len(checks), 'request')}: {agreed} as expected, {len(differing)} not, {unknown} unknown"
+    screen.print(Text(said, style="bold" if differing else "dim"), soft_wrap=True)
+    for check in differing[-_CHECKS:]:
+        found = check.diagnosis
+        reason = "no change" if found is None or found.found == "same" else plain(found.reason)
+        line = f"  event {check.seq}: {check.expected:,} tokens expected from the cache, {check.read:,} read; the provider names {reason}"
+        screen.print(Text(line), soft_wrap=True)
+
+
+def _checks_json(checks: list[CacheCheck]) -> dict[str, object]:
+    differing = [check for check in checks if check.agrees is False]
+    unknown = sum(check.agrees is None for check in checks)
+    return {"agreed": len(checks) - len(differing) - unknown, "unknown": unknown, "disagreed": differing}
+
+
+def print_applied_edits(screen: Console, log: Log) -> None:
+    """Print what the provider cleared before the model read the newest request; the view shows what was sent."""
+    last = next((event.body for event in reversed(tuple(log.events())) if isinstance(event.body, ModelReplied)), None)
+    for edit in () if last is None else last.applied_edits:
+        screen.print(Text(f"\n{applied_edit_text(edit)}", style="bold"), soft_wrap=True)
 
 
 def print_family(screen: Console, home: AnyHome, location: SessionLocation, log: Log) -> None:
@@ -164,19 +205,23 @@ def show(
         view = log.view if at is None else log.state_at(at).view
         last = log.tip if at is None else at
         if number in {None, "next"} and (number is not None or wire is not None or model):
-            _show_next(home, location, view, cast("WireName | None", wire), model)
+            _show_next(home, location, log, view, wire=cast("WireName | None", wire), model=model)
         elif number is not None:
             if at is not None:
                 raise click.UsageError("--at works only with `--request next`; a numbered request has its own event")
             _show_past(home, location, log, _number(number), wire=cast("WireName | None", wire), model=model)
         elif as_json:
-            emit({"session": log.session, "events": list(events_of(log, last))})
+            checks = list(cache_checks(log.reader.run(0, last)))
+            emit({"session": log.session, "cache_checks": _checks_json(checks), "events": list(events_of(log, last))})
         elif events:
             print_events(console(), log, last, full=full)
         else:
             if at is None:
                 print_family(console(), home, location, log)
             print_view(console(), log, view, count_of(view, log, location.blobs, cards_of(home)), full=full)
+            if at is None:
+                print_applied_edits(console(), log)
+            print_cache_checks(console(), list(cache_checks(log.reader.run(0, last))))
 
 
 def _number(word: str) -> int:
@@ -186,11 +231,11 @@ def _number(word: str) -> int:
     return number
 
 
-def _show_next(home: AnyHome, location: SessionLocation, view: View, wire: WireName | None, model: str) -> None:
+def _show_next(home: AnyHome, location: SessionLocation, log: Log, view: View, *, wire: WireName | None, model: str) -> None:
     # A model that the user names must have a card; one that the log names may have a stand-in.
     given = model or ("" if view.model else _DEFAULT_MODELS[wire or "anthropic"])
     fetch, cards = NotedFetch(location.blobs.get), cards_of(home)
-    request = next_request(view, fetch, cards, wire=wire, model=given)
+    request = next_request(view, fetch, cards, wire=wire, model=given, log=log)
     warn_of_blobs(fetch)
     warn_of_stand_in("" if given else view.model, cards)
     _write(request.body, f"as it would be sent to {given or view.model}")

@@ -8,9 +8,9 @@ from msgspec import Struct, to_builtins
 
 from palimpsest.apps.cli.command_line import FINDINGS
 from palimpsest.apps.cli.look.hiding import REWIND, ItemState, item_states
-from palimpsest.apps.cli.opening.counting import count_of
+from palimpsest.apps.cli.opening.counting import budget_of, count_of
 from palimpsest.apps.cli.opening.home import SessionLocation, find_home, find_session
-from palimpsest.apps.cli.opening.logs import budget_of, cards_of, open_log, session_argument
+from palimpsest.apps.cli.opening.logs import cards_of, open_log, session_argument
 from palimpsest.apps.cli.output.values import emit, json_option, local_time, with_iso_times
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.errors import BadInput
@@ -85,7 +85,7 @@ class WaysBack:
     def __init__(self, log: Log, location: SessionLocation, cards: tuple[ModelCard, ...]) -> None:
         self._log = log
         self._counts = count_of(log.view, log, location.blobs, cards)
-        budget = budget_of(log.view.model, cards)
+        budget = budget_of(log.view, cards)
         self._room = (budget.block_at or budget.window) - self._counts.used(log.view)
 
     @cached_property

@@ -15,7 +15,7 @@ from palimpsest.apps.shown_text import plain
 from palimpsest.engine.memory.access.evidence import changed_files
 from palimpsest.engine.memory.access.writing import Place, locate
 from palimpsest.engine.memory.note_reading import Notes
-from palimpsest.memory.note import KINDS, Note, NoteKind, redacted
+from palimpsest.memory.note import KINDS, Note, NoteKind, redacted, time_of
 
 _MOST_PROBLEMS = 5
 _DATE = len("2026-05-04")
@@ -61,7 +61,7 @@ def list_(*, kind: str | None, place: Place | None, scope: str, cwd: Path, as_js
         problems += [(f"{word}/{path}", why) for path, why in notes.problems]
         rows += [_row(word, shown, key, note) for key, note in held(notes, shown).items() if kind in (None, note.kind)]
     rows.sort(key=lambda row: row.name)
-    rows.sort(key=lambda row: row.when, reverse=True)
+    rows.sort(key=lambda row: time_of(row.when), reverse=True)
     if as_json:
         emit(rows)
     elif rows:
@@ -87,7 +87,7 @@ def show(*, name: str, scope: str, cwd: Path, as_json: bool) -> None:
     word = word_of(opened.memories, found.notebook)
     changed = changed_files(opened.root, note)
     chain = [past for past in notes.past.values() if past.revision != note.revision and past.name in _related(note, notes)]
-    chain.sort(key=lambda past: (past.when, past.rev), reverse=True)
+    chain.sort(key=lambda past: (time_of(past.when), past.rev), reverse=True)
     if as_json:
         fields = note_fields(note)
         versions = [_row(word, "past", past.revision, past) for past in chain]
@@ -150,6 +150,8 @@ def _head(note: Note, place: str, changed: tuple[str, ...], chain: list[Note]) -
     yield f"learned    {note.when}, {note.trust}: {note.backstory}"
     if note.valid_from or note.valid_to:
         yield f"valid      {note.valid_from or '…'} to {note.valid_to or '…'}"
+    if note.intensity:
+        yield f"intensity  {note.intensity:g}"
     if note.attribute:
         yield f"attribute  {note.attribute} ({note.policy})"
     yield f"evidence   {', '.join(note.evidence)}"

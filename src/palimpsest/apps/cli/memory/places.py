@@ -1,15 +1,21 @@
 """Options that the commands of memory share, and the notes that they open."""
 
+import os
+from contextlib import suppress
 from pathlib import Path
 
 import click
 from msgspec import Struct
 
 from palimpsest.apps.cli.opening.home import AnyHome, find_home
-from palimpsest.core.errors import BadInput
+from palimpsest.apps.cli.opening.settings import settings_of
+from palimpsest.apps.shown_text import plain
+from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.events import NoteForgotten, NoteSaved
+from palimpsest.engine.coding.providers import profile_of
 from palimpsest.engine.memory.memories import Memories, memories_of
 from palimpsest.engine.memory.notebook import Notebook, NoteEvent
+from palimpsest.engine.memory.topics.place import notes_place
 from palimpsest.memory.changes import RefusedChange
 from palimpsest.memory.reading import iso_time
 
@@ -60,7 +66,17 @@ def open_memories(cwd: Path) -> OpenedMemories:
     memories = memories_of(home, root)
     if memories is None:
         raise BadInput("a home in memory keeps no notes; set PAL_HOME to a folder", where="memory")
+    _say_where(home, root)
     return OpenedMemories(home, root, memories)
+
+
+def _say_where(home: AnyHome, root: Path) -> None:
+    """Say where else the notes are if the profile of the settings keeps them as files: these commands do not show those."""
+    with suppress(PalimpsestError):
+        chosen = profile_of(settings_of(home), "", os.environ)
+        if chosen.notes.folder == "claude":
+            place = plain(str(notes_place(root)))
+            click.echo(f"pal: sessions of {chosen.program} keep their notes as files in {place}; this is about those of the home", err=True)
 
 
 def word_of(memories: Memories, notebook: Notebook) -> str:

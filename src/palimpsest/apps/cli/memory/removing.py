@@ -76,14 +76,16 @@ def forget(*, name: str, reason: str, yes: bool, undoing: bool, scope: str, cwd:
 def undo(*, name: str, scope: str, cwd: Path, as_json: bool) -> None:
     """Bring back the last past version of the note NAME: one that was edited, superseded or retracted.
 
-    The note that took its place is retracted; undo it to go back again. What was forgotten cannot be brought back.
+    The note that took its place is retracted; undo it to go back again. Of a rule all notes come back in
+    whose place it stood. What was forgotten cannot be brought back.
     """
     opened = open_memories(cwd)
     try:
-        found = locate(opened.memories, name.partition("@")[0], scope, ("past",))
+        found = locate(opened.memories, name.partition("@")[0], scope, ("past", "active"))
+        events = found.notebook.undo(found.note.name, "user")
     except BadInput as error:
         raise BadInput(f"there is no past version of {name[:80]!r}; `pal memory list --past` lists them", where="memory") from error
-    outcome = changed(word_of(opened.memories, found.notebook), found.notebook.undo(found.note.name, "user"))
+    outcome = changed(word_of(opened.memories, found.notebook), events)
     _report("undone", outcome, as_json=as_json)
 
 

@@ -1,6 +1,7 @@
 """`pal memory run`: reads finished sessions, makes notes and summaries of them, and consolidates what changed."""
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
@@ -17,7 +18,7 @@ from palimpsest.apps.shown_text import dollars, plain, short
 from palimpsest.core.errors import BadInput, NoModel
 from palimpsest.core.format.texts import counted
 from palimpsest.core.ports import Provider
-from palimpsest.engine.coding.providers import RunProviders
+from palimpsest.engine.coding.providers import RunProviders, profile_of
 from palimpsest.engine.memory.pipeline.asking import DirectAnswers, RunEstimate, estimated
 from palimpsest.engine.memory.pipeline.metering import RunCost, RunMeter
 from palimpsest.engine.memory.pipeline.places import PipelinePlaces
@@ -71,10 +72,18 @@ def run(*, now: bool, dry_run: bool, no_model: bool, model: str, usd: float | No
 
     Without --now, sessions count as finished after memory.idle_hours, and are read until memory.age_days. Each session is read once,
     again only when it has grown; what did not change is not asked about. A run can be interrupted at any time.
+    With the profile codex or codex-0.166 in the settings, both stages of Codex run, and make a handbook in memory/memories.
     Exit code 1 if something failed or the budget did not suffice; `pal memory status` shows what is left.
     """
     home = find_home()
     settings = settings_of(home)
+    profile = profile_of(settings, "", os.environ)
+    if profile.memory.stages is not None:
+        from palimpsest.apps.cli.memory.run_stages import RunChoice, run_stages
+
+        choice = RunChoice(now, dry_run, no_model, model, usd, as_json)
+        run_stages(home, settings, profile.name, profile.memory.stages, choice)
+        return
     places = PipelinePlaces(home, settings.config.memory)
     providers = RunProviders(settings, lambda line: click.echo(plain(f"pal: {line}"), err=True))
     try:
@@ -135,7 +144,7 @@ def _carried_out(places: PipelinePlaces, plan: RunPlan, chosen: _ChosenModel, us
     with _shown_progress(len(plan.sessions)) as announce:
         if use is None or chosen.card is None or chosen.provider is None:
             return run_without_model(places, plan, announce, at_once=now), RunCost()
-        answers = DirectAnswers(chosen.card, chosen.provider)
+        answers = DirectAnswers(chosen.card, chosen.provider, lambda line: click.echo(f"pal: {plain(line)}", err=True))
         report = asyncio.run(run_with_model(places, plan, use, answers, announce, at_once=now))
     return report, use.meter.spent if isinstance(use.meter, RunMeter) else RunCost()
 

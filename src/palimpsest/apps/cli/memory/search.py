@@ -11,11 +11,17 @@ from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.shown_text import plain
 from palimpsest.core.format.texts import counted
+from palimpsest.core.tokens.estimate import estimate
 from palimpsest.engine.memory.access.searching import FoundMemory, search_notes
+from palimpsest.engine.memory.project_memory import project_memory
+from palimpsest.engine.memory.recall.summaries import found_summaries, summaries
 from palimpsest.memory.showing.newer import shown_time
+from palimpsest.stores.config.memory_config import MemoryConfig
+from palimpsest.stores.home import AnyHome
 
 _DATE = len("2026-05-04")
 _WIDTH = 78
+_MOST_SUMMARIES = 5
 
 
 @click.command(epilog="\b\nExamples:\n  pal memory search how do the tests run\n  pal memory search staging server --history")
@@ -36,7 +42,9 @@ def search(*, words: tuple[str, ...], history: bool, passages: str | None, limit
     query = " ".join(words)
     now = opened.home.clock.now()
     found = search_notes(opened.notebooks(scope), query, now, root=opened.root, history=history, most=limit)
-    waiting = 0
+    waiting, summarised = 0, _summaries(opened.home, opened.root, query, limit) if scope in ("", "project") else ()
+    # Many notes leave room for summaries of sessions.
+    found = (*found[: limit - min(len(summarised), limit // 4)], *summarised)[:limit]
     if passages is not None and opened.home.folder is not None:
         from palimpsest.engine.memory.access.passages import search_sessions  # few searches ask for it
 
@@ -59,8 +67,19 @@ def search(*, words: tuple[str, ...], history: bool, passages: str | None, limit
         click.get_current_context().exit(FINDINGS)
 
 
+def _summaries(home: AnyHome, root: Path, query: str, most: int) -> tuple[FoundMemory, ...]:
+    """The summaries of sessions that match a query, as files that can be opened."""
+    memory = project_memory(home, root, MemoryConfig())
+    if memory is None:
+        return ()
+    found = found_summaries(summaries(memory), query, min(most, _MOST_SUMMARIES))
+    return tuple(FoundMemory(str(each.file), 0.0, each.title, (), "summary", estimate(each.text), each.title, each.date) for each in found)
+
+
 def _print(found: FoundMemory) -> None:
-    if found.status == "active":
+    if found.status == "summary":
+        click.echo(plain(f"{found.note}  {found.when}"))
+    elif found.status == "active":
         stale = "  (file changed since)" if found.stale else ""
         click.echo(plain(f"{found.note}  {shown_time(found.when, is_finer=True)}{stale}"))
     elif found.status == "said":
@@ -68,5 +87,5 @@ def _print(found: FoundMemory) -> None:
     else:
         until = f" until {found.until[:_DATE]}" if found.until else ""
         click.echo(plain(f"  was {found.note}  {found.status}{until}"))
-    indent = "  " if found.status in ("active", "said") else "    "
+    indent = "  " if found.status in ("active", "said", "summary") else "    "
     console().print(indent + one_line(found.text or found.about, _WIDTH - len(indent)), soft_wrap=True)

@@ -1,5 +1,7 @@
 """`pal memory status`: what the pipeline over finished sessions did, what waits and why, and what the day has cost."""
 
+import os
+
 import click
 import msgspec
 
@@ -8,8 +10,12 @@ from palimpsest.apps.cli.opening.settings import settings_of
 from palimpsest.apps.cli.output.tables import console, one_line, print_listing
 from palimpsest.apps.cli.output.values import emit, json_option, local_time, short_time, with_iso_times
 from palimpsest.apps.shown_text import plain, short
+from palimpsest.core.format.texts import counted
+from palimpsest.engine.coding.providers import profile_of
 from palimpsest.engine.memory.pipeline.places import PipelinePlaces
 from palimpsest.engine.memory.pipeline.status import JobStatus, PipelineStatus, ScopeStatus, pipeline_status
+from palimpsest.engine.memory.stages.places import StagePlaces
+from palimpsest.engine.memory.stages.status import HandbookStatus, handbook_status
 
 _MOST_JOBS = 20
 
@@ -25,11 +31,14 @@ def status(*, everything: bool, as_json: bool) -> None:
     Jobs that are done are listed only with --all. Nothing is changed.
     """
     home = find_home()
-    found = pipeline_status(PipelinePlaces(home, settings_of(home).config.memory))
+    settings = settings_of(home)
+    found, config = pipeline_status(PipelinePlaces(home, settings.config.memory)), settings.config.memory
+    stages = profile_of(settings, "", os.environ).memory.stages
+    handbook = None if stages is None else handbook_status(StagePlaces(home, config, stages))
     if as_json:
-        emit(_as_builtins(found))
+        emit(_as_builtins(found) | ({} if handbook is None else {"handbook": msgspec.to_builtins(handbook)}))
         return
-    _print(found, everything=everything)
+    _print(found, handbook, everything=everything)
 
 
 def _as_builtins(found: PipelineStatus) -> dict[str, object]:
@@ -37,10 +46,13 @@ def _as_builtins(found: PipelineStatus) -> dict[str, object]:
     return with_iso_times({**msgspec.to_builtins(found), "jobs": jobs}, "next_at")
 
 
-def _print(found: PipelineStatus, *, everything: bool) -> None:
-    skipped = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in sorted(found.skipped.items()))
+def _print(found: PipelineStatus, handbook: HandbookStatus | None, *, everything: bool) -> None:
+    read = found if handbook is None else handbook
+    skipped = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in sorted(read.skipped.items()))
     click.echo(f"background runs: {'on' if found.is_on else 'off'}")
-    click.echo(f"sessions to read now: {found.backlog:,}" + (f" (not: {skipped})" if skipped else ""))
+    click.echo(f"sessions to read now: {read.backlog:,}" + (f" (not: {skipped})" if skipped else ""))
+    if handbook is not None:
+        click.echo(plain(f"handbook of {counted(handbook.memories, 'session')}: {handbook.folder}"))
     click.echo(f"summaries of sessions: {found.summaries:,}; folders of notes that changed: {len(found.changed):,}")
     if found.unindexed:
         click.echo(f"sessions that recall has not indexed yet: {found.unindexed:,}")
@@ -65,9 +77,9 @@ def _print(found: PipelineStatus, *, everything: bool) -> None:
 def _print_scope(found: ScopeStatus) -> None:
     """Print what a person should look at in a folder of notes; nothing if all is well."""
     if found.quarantine:
-        click.echo(f"{found.scope}: {found.quarantine:,} notes wait in quarantine; `pal memory list --quarantine`")
+        click.echo(f"{found.scope}: {counted(found.quarantine, 'note')} in quarantine; `pal memory list --quarantine`")
     if found.unreadable:
-        click.echo(f"{found.scope}: {found.unreadable:,} files are no notes; `pal memory list` names them")
+        click.echo(f"{found.scope}: {counted(found.unreadable, 'file')} that cannot be read as notes; `pal memory list` names them")
     if found.history_problem:
         click.echo(plain(f"{found.scope}: history: {found.history_problem}"))
 

@@ -38,6 +38,9 @@ _MOST_READ: Final = 100_000
 @click.option("--person", default="user", show_default=True, metavar="WHO", help="Whom it is about.")
 @click.option("--relationship", default="", metavar="WHAT", help="Relation of that person to you; default: self.")
 @click.option("--backstory", default="", metavar="TEXT", help="When, from whom and why you learned it.")
+@click.option(
+    "--intensity", type=click.FloatRange(0, 1), default=0.0, metavar="0…1", help="How much you care: notes with more stay longer."
+)
 @click.option("--attribute", default="", metavar="KEY", help="Stable key such as test.command; a new value replaces the old one.")
 @click.option("--from", "valid_from", default="", metavar="DATE", help="First day on which it holds, such as 2026-05-04.")
 @click.option("--until", "valid_to", default="", metavar="DATE", help="Day on which it ceases to hold.")
@@ -45,7 +48,7 @@ _MOST_READ: Final = 100_000
 @scope_option
 @cwd_option
 @json_option
-def add(*, text: str | None, kind: NoteKind, scope: str, cwd: Path, as_json: bool, **fields: str) -> None:
+def add(*, text: str | None, kind: NoteKind, scope: str, cwd: Path, as_json: bool, intensity: float, **fields: str) -> None:
     """Add a note: TEXT, or standard input without it or with `-`.
 
     Notes of kind user go to all of your projects, others to this one; --scope says otherwise: with `--scope team` the note goes to
@@ -58,7 +61,7 @@ def add(*, text: str | None, kind: NoteKind, scope: str, cwd: Path, as_json: boo
         make_team_notebook(opened.home, opened.root)
         opened = open_memories(cwd)
     relationship = fields.pop("relationship") or ("self" if fields["person"] == "user" else "unknown")
-    new = NewNote(kind=kind, text=written, relationship=relationship, **fields)
+    new = NewNote(kind=kind, text=written, relationship=relationship, intensity=intensity, **fields)
     if new.replaces:
         notebook = locate(opened.memories, new.replaces, scope, ("active",)).notebook
     else:

@@ -1,17 +1,18 @@
 """The one count of tokens of a view that all commands print: that of the engine, under the profile that the session recorded."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import click
 
 from palimpsest.apps.cli.opening.home import SessionLocation
-from palimpsest.apps.cli.opening.logs import budget_of
 from palimpsest.apps.shown_text import plain
 from palimpsest.audit.pricing.size_rules import SIZE_RULES
 from palimpsest.core.errors import BadInput, MissingBlob
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Blobs
 from palimpsest.core.projections.ledger import LedgerProjection
+from palimpsest.core.tokens.budget import Budget
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.tokens.estimate import Calibration
 from palimpsest.core.view import View
@@ -19,7 +20,7 @@ from palimpsest.engine.named_profiles import is_profile_name, profile
 from palimpsest.engine.session import tools_size
 from palimpsest.profiles.named import DEFAULT
 from palimpsest.profiles.profile import Count, Profile
-from palimpsest.wire.models.cards import CARDS, DEFAULT_MODEL, ModelCard, recorded_card
+from palimpsest.wire.models.cards import CARDS, DEFAULT_MODEL, ModelCard, recorded_card, resized
 from palimpsest.wire.past_requests import recorded_tools
 from palimpsest.wire.request import Tool
 
@@ -41,7 +42,7 @@ class ViewCount(NamedTuple):
 
 def count_of(view: View, log: Log, blobs: Blobs, cards: tuple[ModelCard, ...] = CARDS) -> ViewCount:
     """Return what counts a view of a log, calibrated by the replies on the path to it."""
-    session_profile = _profile_of(view)
+    session_profile = profile_of(view)
     model = recorded_card(view.model or DEFAULT_MODEL, cards)
     is_calibrated = session_profile.size_rule == _CALIBRATED
     learned = _calibration(view, log) if is_calibrated else None
@@ -52,6 +53,17 @@ def count_of(view: View, log: Log, blobs: Blobs, cards: tuple[ModelCard, ...] = 
     return ViewCount(counter, tools_tokens, session_profile.count)
 
 
+def budget_of(
+    view: View, cards: tuple[ModelCard, ...] = CARDS, window: int | None = None, environment: Mapping[str, str] | None = None
+) -> Budget:
+    """Return the budget of the profile and the model of a session, or of the default ones; `environment` has settings of profiles.
+
+    A model without a card gets the budget of its stand-in. `window` is that of another model.
+    """
+    found = recorded_card(view.model or DEFAULT_MODEL, cards)
+    return profile_of(view, environment).budget(found if window is None else resized(found, window))
+
+
 def view_tokens(view: View, log: Log, blobs: Blobs, cards: tuple[ModelCard, ...] = CARDS) -> int:
     """Return the tokens of the next request with a view."""
     return count_of(view, log, blobs, cards).used(view)
@@ -60,7 +72,7 @@ def view_tokens(view: View, log: Log, blobs: Blobs, cards: tuple[ModelCard, ...]
 def require_room(after: View, log: Log, found: SessionLocation, cards: tuple[ModelCard, ...]) -> tuple[int, int]:
     """Return the tokens of a future view and the tokens that fit. Raises `BadInput` with both numbers if it does not fit."""
     tokens = view_tokens(after, log, found.blobs, cards)
-    budget = budget_of(after.model, cards)
+    budget = budget_of(after, cards)
     room = budget.block_at or budget.window
     if tokens >= room:
         numbers = f"it would have {tokens:,} tokens, and the window of {budget.window:,} takes {room:,}"
@@ -80,8 +92,9 @@ def _tools(view: View, blobs: Blobs) -> tuple[Tool, ...]:
         return ()
 
 
-def _profile_of(view: View) -> Profile:
-    return profile(view.profile if is_profile_name(view.profile) else DEFAULT)
+def profile_of(view: View, environment: Mapping[str, str] | None = None) -> Profile:
+    """Return the profile that a session recorded, the default one if it cannot be told."""
+    return profile(view.profile if is_profile_name(view.profile) else DEFAULT, environment)
 
 
 def _calibration(view: View, log: Log) -> Calibration:

@@ -25,7 +25,8 @@ from palimpsest.profiles.profile import Profile
 from palimpsest.providers.retrying import RetryPolicy
 from palimpsest.stores.config.settings import DEFAULT_SOURCE, Settings, project_denials
 from palimpsest.stores.overlay import OverlayBlobs, OverlaySessions
-from palimpsest.stores.result_files import WorkTree
+from palimpsest.stores.result_files import WorkTree, transcript_of
+from palimpsest.tools.files.confined import file_creator
 from palimpsest.tools.permissions.rules import deny_rules, parse_rule
 from palimpsest.tools.workspace import Workspace
 from palimpsest.wire.models.cards import DEFAULT_MODEL, ModelCard, card, recorded_card
@@ -145,10 +146,23 @@ def environment_of(
     store = OverlaySessions(found.store) if trying else found.store
     blobs = OverlayBlobs(found.blobs) if trying else found.blobs
     keep = store.result_files(found.session)
+    root = Path(log.opened.cwd)
+    create = file_creator(root) if root.is_absolute() and root.is_dir() and not trying else None
     # A command has no event loop that must stay responsive, so work runs inline.
     retries = RetryPolicy(retries=_RETRIES if settings.config.retries is None else settings.config.retries, total=_LONGEST_WAIT_S)
     return Environment(
-        store, blobs, found.clock, keep=keep, look=look, cards=cards, provider=provider, offload=inline, retries=retries, sleep=_wait
+        store,
+        blobs,
+        found.clock,
+        keep=keep,
+        create=create,
+        transcript=transcript_of(keep),
+        look=look,
+        cards=cards,
+        provider=provider,
+        offload=inline,
+        retries=retries,
+        sleep=_wait,
     )
 
 

@@ -4,6 +4,7 @@ import os
 import shlex
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from msgspec import Struct
 
 from palimpsest.apps.cli.command_line import nearest
 from palimpsest.apps.shown_text import plain
-from palimpsest.core.errors import BadInput, StoreError
+from palimpsest.core.errors import BadInput, PalimpsestError, StoreError
 from palimpsest.core.format.texts import counted
 from palimpsest.core.ports import BlobStore, Clock, SessionArchive, SessionRow
 from palimpsest.stores.blobs import BlobFolder, new_session_id
@@ -139,12 +140,21 @@ def find_session(home: AnyHome, word: str) -> SessionLocation:
 def newest_row(home: AnyHome, rows: Sequence[SessionRow], folder: Path | None = None) -> SessionRow | None:
     """Return the newest session, in one folder or any, in which something was said, or typed and not sent."""
     own = (row for row in rows if row.opener is None and (folder is None or row.cwd == str(folder)))
-    return next((row for row in own if row.turns or row.base is not None or _has_draft(home, row.id)), None)
+    return next((row for row in own if row.turns or row.base is not None or _has_draft(home, row.id) or _has_input(home, row.id)), None)
 
 
 def _has_draft(home: AnyHome, session: str) -> bool:
     """Whether a terminal that was killed has left words that were not sent."""
     return home.folder is not None and (home.folder / "drafts" / f"{session}.txt").exists()
+
+
+def _has_input(home: AnyHome, session: str) -> bool:
+    """Whether input is recorded there that no turn has taken, because the program was killed."""
+    from palimpsest.core.log.log import Log  # only a session without a turn is looked into
+
+    with suppress(PalimpsestError), Log.open(home.store, session, home.clock) as log:
+        return bool(log.inbox)
+    return False
 
 
 def _newest(home: AnyHome) -> str:

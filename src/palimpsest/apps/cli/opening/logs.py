@@ -13,10 +13,9 @@ from palimpsest.core.format.checkpoint import lost_end
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.recovery import recover
 from palimpsest.core.ports import Index
-from palimpsest.core.tokens.budget import Budget
 from palimpsest.policies.budgets import palimpsest_budget
 from palimpsest.wire.encoding.media import NotedFetch
-from palimpsest.wire.models.cards import CARDS, DEFAULT_MODEL, ModelCard, recorded_card, resized, stand_in_note
+from palimpsest.wire.models.cards import CARDS, DEFAULT_MODEL, ModelCard, recorded_card, stand_in_note
 
 _MOST_COMPLETIONS = 50
 
@@ -79,12 +78,10 @@ def own_cards_of(home: AnyHome) -> tuple[ModelCard, ...] | None:
         return None
 
 
-def budget_of(model: str, cards: tuple[ModelCard, ...] = CARDS, window: int | None = None) -> Budget:
-    """Return the budget of a model; one without a card gets that of its stand-in, and a session without a model that of the default."""
+def window_of(model: str, cards: tuple[ModelCard, ...] = CARDS) -> int:
+    """Return the window of a model under the default profile; one without a card has that of its stand-in."""
     found = recorded_card(model or DEFAULT_MODEL, cards)
-    if window is not None:
-        found = resized(found, window)
-    return palimpsest_budget(found.window, found.reply, input_limit=found.input_limit)
+    return palimpsest_budget(found.window, found.reply, input_limit=found.input_limit, working=found.working_window).window
 
 
 def warn_of_stand_in(model: str, cards: tuple[ModelCard, ...]) -> None:

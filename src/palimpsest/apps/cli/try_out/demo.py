@@ -13,9 +13,8 @@ from rich.text import Text
 
 from palimpsest.apps.cli.look.context import print_census
 from palimpsest.apps.cli.look.edits import AuditedEdit, edit_as_builtins, hidden_counts
-from palimpsest.apps.cli.opening.counting import count_of
+from palimpsest.apps.cli.opening.counting import budget_of, count_of
 from palimpsest.apps.cli.opening.home import AnyHome, Home
-from palimpsest.apps.cli.opening.logs import budget_of
 from palimpsest.apps.cli.output.tables import console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.cli.try_out.demo_steps import DemoOutcome, run_demo
@@ -25,7 +24,7 @@ from palimpsest.core.events import UserSaid
 from palimpsest.core.format.texts import price_facts
 from palimpsest.core.items import text_of
 from palimpsest.core.log.log import Log
-from palimpsest.core.tokens.budget import census
+from palimpsest.core.tokens.budget import census, window_rows
 from palimpsest.lab.outcome import figures
 from palimpsest.lab.report.picture import RequestBytes, picture
 from palimpsest.stores.files import write_atomically
@@ -118,7 +117,8 @@ def _print_demo(screen: Console, outcome: DemoOutcome, home: AnyHome, folder: Pa
     _title(screen, "3  The view: what the model sees, where the window was nearly full")
     view = outcome.before.view
     counts = count_of(view, outcome.fork, home.blobs)
-    print_census(census(view, counts.counter, budget_of(view.model), counts.tools, outcome.before.tokens), view.model)
+    counted = census(view, counts.counter, budget_of(view), counts.tools, outcome.before.tokens)
+    print_census(counted, window_rows(view, counts.counter, counts.tools), view.model)
     rebuilt = "verified" if outcome.verified else "DIFFERS"
     screen.print(f"its request: {len(outcome.before.request.body):,} bytes; the last one sent, rebuilt from the log: {rebuilt}")
     _print_fold(screen, outcome)

@@ -21,7 +21,7 @@ document_option = partial(
 
 
 def require_report_path(path: Path) -> None:
-    """Raise `BadInput` if no report can be written to a path: its folder is missing, or it is a file with other content."""
+    """Raise `BadInput` if no report can be written to a path: its folder is missing, it is a link, or a file with other content."""
     if _kind_of(path.parent) != "folder":
         raise BadInput("there is no such folder for the report", where=str(path.parent))
     existing = _kind_of(path)
@@ -29,6 +29,9 @@ def require_report_path(path: Path) -> None:
         raise BadInput("this is a folder; name a file for the report", where=str(path))
     if existing != "other":
         require_writable(path, "--html")
+    if existing != "other" and path.is_symlink():
+        # In a folder that came from others, the usual name could lead to any file of the user.
+        raise BadInput("this is a symbolic link; name the file itself with --html", where=str(path))
     if existing == "file" and f'content="{GENERATOR}"' not in path.read_text(encoding="utf-8", errors="replace")[:_HEAD_CHARACTERS]:
         raise BadInput("the file exists and is not a report of a replay; name another one", where=str(path))
 

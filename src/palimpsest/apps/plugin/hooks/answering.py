@@ -7,6 +7,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from palimpsest.apps.plugin.hooks.bounds import HOOK_BYTES
 from palimpsest.core.format.tags import without_own_voice
 from palimpsest.stores.config.memory_config import MemoryConfig
 from palimpsest.stores.files import FileStateSlot
@@ -55,15 +56,18 @@ def hook_input(data: bytes) -> HookInput | None:
         return None
 
 
-def answer(given: HookInput, home: Home, agent: Agent, memory: Callable[[], MemoryConfig], limit: int = LIMIT) -> HookAnswer:
+def answer(
+    given: HookInput, home: Home, agent: Agent, memory: Callable[[], MemoryConfig], limit: int = LIMIT, *, most: int = HOOK_BYTES
+) -> HookAnswer:
     """Return the answer of a hook; no answer blocks anything. `memory` reads the settings of memory, if they are needed.
 
+    At most `most` bytes of a transcript are read.
     Raises `PalimpsestError` or `OSError` if files cannot be read; then there is nothing to say.
     """
     match given.hook_event_name:
-        case "SessionStart" if given.source == "compact":
+        case "SessionStart" if is_after_compaction(given):
             _reset_shown(given, home)
-            return HookAnswer(_evidence(given, home, agent, limit))
+            return HookAnswer(_evidence(given, home, agent, limit, most))
         case "SessionStart":
             _reset_shown(given, home)
             return HookAnswer(_notes(given, home, memory, limit), "read" if given.source == "resume" else "")
@@ -80,13 +84,18 @@ def answer(given: HookInput, home: Home, agent: Agent, memory: Callable[[], Memo
             return HookAnswer()
 
 
+def is_after_compaction(given: HookInput) -> bool:
+    """Whether the hook runs because a conversation was just compacted."""
+    return given.hook_event_name == "SessionStart" and given.source == "compact"
+
+
 def transcript_of(given: HookInput) -> Path | None:
     """Return the transcript that the input names; `None` if it names none that is a file."""
     path = Path(given.transcript_path or "")
     return path if given.transcript_path and path.is_absolute() and path.is_file() else None
 
 
-def _evidence(given: HookInput, home: Home, agent: Agent, limit: int) -> str:
+def _evidence(given: HookInput, home: Home, agent: Agent, limit: int, most: int) -> str:
     path = transcript_of(given)
     if path is None:
         return ""
@@ -96,7 +105,7 @@ def _evidence(given: HookInput, home: Home, agent: Agent, limit: int) -> str:
     from palimpsest.foreign.reading.importing import session_id
 
     in_database = agent == "opencode"
-    digest = session_digest(path, given.session_id, given.before) if in_database else newest(digest_slot(home.folder, path), path)
+    digest = session_digest(path, given.session_id, given.before) if in_database else newest(digest_slot(home.folder, path), path, most)
     session = session_id(agent, given.session_id or path.stem)
     return _fitting("SessionStart", lambda room: evidence_text(digest, room, session), limit)
 

@@ -18,11 +18,12 @@ from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import ModelReplied, UserSaid
 from palimpsest.core.items import Text
 from palimpsest.core.situation import Evidence
-from palimpsest.foreign.reading.files import digest_of
+from palimpsest.foreign.reading.files import decoded, digest_of
 from palimpsest.foreign.reading.importing import read_guarded
 from palimpsest.foreign.reading.opening import open_regular
 from palimpsest.foreign.reading.transcript import LIVE, PlacedEvents, ReadEvent, ReadOutput, ReadPosition, TranscriptSource
 from palimpsest.stores.files import FileStateSlot, write_private
+from palimpsest.wire.json_reading import is_json
 
 if TYPE_CHECKING:
     from palimpsest.foreign.reading.transcript import Format
@@ -35,6 +36,8 @@ ALL_CHARS: Final = 24_000
 _FINGERPRINT_BYTES: Final = 512
 _FOLDER: Final = "hooks"
 _CHUNK_BYTES: Final = 1024 * 1024
+# Lines that are searched for the first one that tells the format.
+_HEAD_LINES: Final = 40
 
 
 class Said(Struct, frozen=True):
@@ -234,8 +237,9 @@ def _fingerprint(path: Path, offset: int) -> str:
 
 
 def _format(path: Path) -> "Format":
-    """Return the format of a transcript: Codex begins its lines with the kind and the payload."""
-    if b'"payload"' in _bytes(path, 0, _CHUNK_BYTES).partition(b"\n")[0]:
+    """Return the format of a transcript: the lines of Codex have a payload. Blank and damaged lines at the start are passed over."""
+    lines = _bytes(path, 0, _CHUNK_BYTES).split(b"\n", _HEAD_LINES)[:_HEAD_LINES]
+    if "payload" in next(filter(is_json, map(decoded, lines)), {}):
         from palimpsest.foreign.codex.format import CodexFormat  # one of the two is needed
 
         return CodexFormat()

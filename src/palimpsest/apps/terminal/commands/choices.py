@@ -129,6 +129,8 @@ async def _mode(room: CommandRoom, name: str) -> None:
         name = modes[(modes.index(present) + 1) % len(modes)] if present in modes else modes[0]
     if not name:
         rows = [Row(each, f"{each}  {text}{'  (now)' if each == present else ''}") for each, text in MODE_TEXTS.items()]
+        ways, way = agent.mode.collaborations, agent.mode.collaboration or "default"
+        rows += [Row(each, f"{each}  a way of working together{'  (now)' if each == way else ''}") for each in ways and (*ways, "default")]
         chosen = await room.walk("Which mode?", rows, {}, present)
         if chosen is None:
             return
@@ -167,9 +169,14 @@ def _profiles(_: Agent | None) -> Iterable[str]:
     return profile_names()
 
 
+def _modes(agent: Agent | None) -> Iterable[str]:
+    ways = () if agent is None or agent.mode is None else agent.mode.collaborations
+    return *get_args(Mode), _NEXT, *ways, *(["default"] if ways else [])
+
+
 CHOICE_COMMANDS: Final = table(
     SlashCommand("model", "go on with another model: windows, prices, and what it means for the cache", _model, "[name]", _models),
     SlashCommand("profile", "go on under another profile", _profile, "[name]", _profiles),
-    SlashCommand("mode", "what may run without a question", _mode, "[ask, edits, plan, auto]", lambda _: (*get_args(Mode), _NEXT)),
+    SlashCommand("mode", "what may run without a question", _mode, "[ask, edits, plan, auto]", _modes),
     SlashCommand("theme", "colours for a dark or a light terminal", _theme, "[dark or light]", lambda _: _THEMES),
 )

@@ -7,6 +7,7 @@ from palimpsest.apps.terminal.choosing import Row
 from palimpsest.apps.terminal.commands.command import CommandRoom, SlashCommand, agent_of, table
 from palimpsest.apps.terminal.commands.edits import walk_items
 from palimpsest.core.errors import BadInput
+from palimpsest.core.format.texts import counted
 from palimpsest.core.items import Item
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.session import Session
@@ -46,7 +47,7 @@ async def _walk_kinds(room: CommandRoom, session: Session) -> None:
 
 
 def _kind_line(kind: str, tokens: int, count: int, session: Session) -> str:
-    return f"{kind}  {tokens:,} tokens  {tokens / max(1, session.budget.window):.1%} of the window  {count:,} items"
+    return f"{kind}  {tokens:,} tokens  {tokens / max(1, session.budget.window):.1%} of the window  {counted(count, 'item')}"
 
 
 def _items(session: Session, *, by_size: bool) -> tuple[Item, ...]:

@@ -10,7 +10,7 @@ from palimpsest.apps.shown_text import dollars, plain, short
 from palimpsest.apps.terminal.choosing import Row
 from palimpsest.apps.terminal.commands.command import CommandRoom, SlashCommand, agent_of, table
 from palimpsest.apps.terminal.screen.tool_titles import one_line
-from palimpsest.core.edits import Fold
+from palimpsest.core.edits import Fold, Mask
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ModelReplied, Usage, UserSaid, ViewEdited
 from palimpsest.core.events.calls import TURN
@@ -56,11 +56,14 @@ class TurnCost(Struct, frozen=True):
 
 
 class EditSavings(Struct, frozen=True):
-    """What the edits of the context did to the costs: how many hold, what they cost once, and what they saved so far, in US dollars."""
+    """What the edits of the context did to the costs: how many hold, what they cost once, and what they saved so far, in US dollars.
+
+    Dollars are `None` if those of one edit are not known.
+    """
 
     edits: int = 0
-    cost_usd: float = 0.0
-    saved_usd: float = 0.0
+    cost_usd: float | None = 0.0
+    saved_usd: float | None = 0.0
 
 
 async def _cost(room: CommandRoom, argument: str) -> None:
@@ -99,13 +102,25 @@ def cost_lines(agent: Agent, turns: tuple[TurnCost, ...]) -> Iterator[str]:
         yield f"sub-agents together: {cost_text(below.usd)}"
     saved = edit_savings(session.log)
     if saved.edits:
-        once = f"cost {dollars(saved.cost_usd)} once" if saved.cost_usd >= 0 else f"saved {dollars(-saved.cost_usd)} at once"
-        yield f"{counted(saved.edits, 'edit')} of the context: {once}, saved about {dollars(saved.saved_usd)} so far"
+        yield savings_text(saved)
     yield f"together {cost_text(agent.cost_usd())}"
     for turn in turns[-_NEWEST:]:
         yield _turn_line(turn)
     if len(turns) > _NEWEST:
         yield f"/cost {_TURNS} walks all {counted(len(turns), 'turn')}"
+
+
+def savings_text(saved: EditSavings) -> str:
+    """What edits of the context cost and saved, in words."""
+    if saved.cost_usd is None:
+        once = cost_text(None)
+    else:
+        once = f"cost {dollars(saved.cost_usd)} once" if saved.cost_usd >= 0 else f"saved {dollars(-saved.cost_usd)} at once"
+    if saved.saved_usd is None:
+        so_far = "savings unknown"
+    else:
+        so_far = f"{'saved' if saved.saved_usd >= 0 else 'added'} about {dollars(abs(saved.saved_usd))} so far"
+    return f"{counted(saved.edits, 'edit')} of the context: {once}, {so_far}"
 
 
 def turn_costs(log: Log, book: PriceBook) -> tuple[TurnCost, ...]:
@@ -127,15 +142,20 @@ def turn_costs(log: Log, book: PriceBook) -> tuple[TurnCost, ...]:
 def edit_savings(log: Log) -> EditSavings:
     """Return what the edits that hold cost and saved: for each call since an edit its saving per call, until a fold replaces it."""
     undone = log.reader.undone_edits(log.path)
-    found, per_call = EditSavings(), 0.0
+    found = EditSavings()
+    per_call: float | None = 0.0
     for event in log.events():
         body = event.body
         if isinstance(body, ViewEdited) and undone.get(event.seq) != frozenset():
+            if body.price_usd is None and not any(isinstance(edit, Fold | Mask) for edit in body.edits):
+                # What only brings an item back saves nothing, and has no price in the log.
+                found = replace(found, edits=found.edits + 1)
+                continue
             # What an earlier edit has hidden is inside of what a fold replaces, so that its saving counts once.
-            per_call = (body.saved_usd_per_call or 0.0) + (0.0 if any(isinstance(edit, Fold) for edit in body.edits) else per_call)
-            found = replace(found, edits=found.edits + 1, cost_usd=found.cost_usd + (body.price_usd or 0.0))
+            per_call = total_usd((body.saved_usd_per_call, 0.0 if any(isinstance(edit, Fold) for edit in body.edits) else per_call))
+            found = replace(found, edits=found.edits + 1, cost_usd=total_usd((found.cost_usd, body.price_usd)))
         elif isinstance(body, ModelReplied) and body.purpose == TURN:
-            found = replace(found, saved_usd=found.saved_usd + per_call)
+            found = replace(found, saved_usd=total_usd((found.saved_usd, per_call)))
     return found
 
 

@@ -10,7 +10,7 @@ from palimpsest.apps.terminal.screen.tool_titles import one_line
 from palimpsest.core.edits import Loss
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.events import Event, ViewEdited
-from palimpsest.core.format.texts import price_facts
+from palimpsest.core.format.texts import counted, price_facts
 from palimpsest.core.items import Item, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.log.undo import pair_of, restore
@@ -118,7 +118,7 @@ def edit_rows(log: Log) -> tuple[Row, ...]:
 
 def _edit_row(seq: int, body: ViewEdited, *, is_undone: bool) -> Row:
     sizes = f": {short(body.tokens_before)} → {short(body.tokens_after)} tokens" if body.tokens_before and body.tokens_after else ""
-    hidden = "" if body.loss is None else f", hid {len(body.loss.ids):,} items"
+    hidden = "" if body.loss is None else f", hid {counted(len(body.loss.ids), 'item')}"
     text = f"{body.by} {seq}{sizes}{hidden}{' (undone)' if is_undone else ''}"
     return Row(str(seq), text, "\n".join(_preview(body)))
 

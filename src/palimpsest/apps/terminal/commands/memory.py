@@ -11,7 +11,7 @@ from palimpsest.apps.terminal.commands.command import CommandRoom, SlashCommand,
 from palimpsest.core.errors import BadInput
 from palimpsest.engine.agent import Agent
 from palimpsest.engine.memory.memories import Memories, memories_of
-from palimpsest.memory.note import redacted
+from palimpsest.memory.note import redacted, time_of
 from palimpsest.stores.home import Home
 
 _WORDS: Final = ("list", "show", "add", "edit", "forget", "undo", "search", "why", "status", "promote")
@@ -69,7 +69,7 @@ async def _walk(room: CommandRoom) -> None:
 
 
 def _rows(memories: Memories) -> list[Row]:
-    notes = sorted((redacted(note) for _, note in memories.active()), key=lambda note: note.when, reverse=True)
+    notes = sorted((redacted(note) for _, note in memories.active()), key=lambda note: time_of(note.when), reverse=True)
     return [Row(note.name, f"{note.name}  {note.kind}  {plain(note.about)}", note.body.strip()) for note in notes]
 
 

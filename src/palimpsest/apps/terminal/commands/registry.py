@@ -79,6 +79,9 @@ COMMANDS: Final[dict[str, SlashCommand]] = {
     "quit": SlashCommand("quit", "leave", _quit),
 }
 
+ALIASES: Final = {"summarize": "compact"}
+"""Names that other programs have for a command. A command that the user wrote under such a name comes first."""
+
 
 async def run_line(room: CommandRoom, line: str) -> None:
     """Run a line that begins with `/` or `!`.
@@ -95,6 +98,8 @@ async def run_line(room: CommandRoom, line: str) -> None:
         if name in own:
             await _run_own(room, own[name], argument.strip())
             return
+        command = COMMANDS.get(ALIASES.get(name, ""))
+    if command is None:
         near = [each for each in (*COMMANDS, *own) if each.startswith(name[:3])] if name else []
         advice = f"; did you mean /{near[0]}?" if near else "; /help lists the commands"
         raise BadInput(f"there is no command /{name[:40]}{advice}")
@@ -111,6 +116,7 @@ def completions(line: str, agent: Agent | None, own: Mapping[str, OwnCommand]) -
     if not space:
         yield from ((f"/{command.name}", command.help) for command in COMMANDS.values() if command.name.startswith(name))
         yield from ((f"/{key}", each.help) for key, each in own.items() if key.startswith(name) and key not in COMMANDS)
+        yield from ((f"/{key}", COMMANDS[each].help) for key, each in ALIASES.items() if key.startswith(name) and key not in own)
     elif name in COMMANDS:
         # Only the last word is replaced; a value of several words is offered one word at a time.
         begun = len(argument) - len(argument.rpartition(" ")[2])

@@ -15,13 +15,14 @@ from palimpsest.apps.terminal.display import Display
 from palimpsest.apps.terminal.input.attachments import PastedImage
 from palimpsest.apps.terminal.input.line import InputLine
 from palimpsest.apps.terminal.programs.notifying import Notifier
-from palimpsest.apps.terminal.programs.shell_line import run_in_shell, secret_line
+from palimpsest.apps.terminal.programs.shell_line import run_and_keep, run_in_shell, secret_line
 from palimpsest.apps.terminal.programs.status_script import StatusScript
 from palimpsest.apps.terminal.screen.look import ScreenLook, Theme
 from palimpsest.apps.terminal.screen.transcript import Transcript
 from palimpsest.apps.terminal.sessions.attachment import Attachment
 from palimpsest.apps.terminal.surroundings import TerminalSurroundings
 from palimpsest.core.errors import BadInput
+from palimpsest.core.events import ContextStated
 from palimpsest.core.items import Text
 
 if TYPE_CHECKING:
@@ -132,9 +133,24 @@ class CommandSide:
         return None if chosen is None else chosen.value
 
     async def shell(self, line: str) -> int:
-        """Run a line in the user's own shell, which has the terminal until its end, and return its exit code."""
-        root = self.around.root if self.agent is None else self.agent.toolbox.workspace.root
-        return await self.display.above(lambda: run_in_shell(line, root), in_thread=True)
+        """Run a line in the user's own shell, which has the terminal until its end, and return its exit code.
+
+        Under a profile that tells the model about such lines, it is stated with its output.
+        """
+        agent = self.agent
+        root = self.around.root if agent is None else agent.toolbox.workspace.root
+        if agent is None or not agent.session.profile.states_shell_lines:
+            return await self.display.above(lambda: run_in_shell(line, root), in_thread=True)
+        ran = await self.display.above(lambda: run_and_keep(line, root), in_thread=True)
+        from palimpsest.sources.user_events import shell_statement  # few profiles tell the model
+
+        session = agent.session
+
+        async def state() -> None:
+            session.log.append(ContextStated((shell_statement(line, ran.code, ran.seconds, ran.output),)))
+
+        await self.between_turns(state)
+        return ran.code
 
     async def switch_session(self, session: str, *, fork: bool = False) -> None:
         """Close this session and open another, a fork of it, or a new one if the id is empty; `?` lets the user choose."""

@@ -123,7 +123,7 @@ async def _new(room: CommandRoom, _: str) -> None:
 
 
 SESSION_COMMANDS: Final = table(
-    SlashCommand("compact", "fold the context now", _compact, "[focus]", while_running=False),
+    SlashCommand("compact", "fold the context now; /summarize is the same", _compact, "[focus]", while_running=False),
     SlashCommand("pin", "keep an item or a file in the context, or no longer", _pin, "[item or path]", _pinnable, while_running=False),
     SlashCommand("rewind", "go back to before an earlier message, with or without the files", _rewind, while_running=False),
     SlashCommand("resume", "open another session", _resume, "[id]", while_running=False),

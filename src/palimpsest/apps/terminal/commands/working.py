@@ -164,7 +164,20 @@ def _task_numbers(agent: Agent | None) -> Iterable[str]:
     return () if agent is None else (number for line in agent.open_tasks() if (number := _task_number(line)))
 
 
+async def _review(room: CommandRoom, what: str) -> None:
+    """Have the work reviewed by a sub-agent, show what it found, and tell the agent."""
+    from palimpsest.engine.children.children import ChildAgents  # few sessions have one
+    from palimpsest.engine.children.review import UNCOMMITTED, review
+
+    children = agent_of(room).children
+    if not isinstance(children, ChildAgents):
+        raise BadInput("this agent has no sub-agents, and one makes the review")
+    room.notice(f"a sub-agent reviews {what or UNCOMMITTED}; it asks the model of this session, which costs money")
+    room.write(f"{plain(await review(children, what))}\n")
+
+
 WORKING_COMMANDS: Final = table(
+    SlashCommand("review", "have the work reviewed by a sub-agent; the agent learns the findings", _review, "[what]", while_running=False),
     SlashCommand("tasks", "tasks of the agent, each in full on demand", _tasks, "[number]", _task_numbers),
     SlashCommand("agents", "sub-agents of this session, what they cost and said", _agents, "[nickname]", _child_names),
     SlashCommand("processes", "processes in the background: their output, and stop", _processes, "[id]", _process_names),

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -12,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 from palimpsest.apps.shown_text import plain
 from palimpsest.apps.terminal.programs.running import run_shell_line
 from palimpsest.stores.config.terminal_config import TerminalConfig
+from palimpsest.tools.workspace import program_outside
 
 Occasion: TypeAlias = Literal["turn_ended", "question"]
 BELL: Final = "\x07"
@@ -57,7 +57,7 @@ class Notifier:
             self._start(self._run(config.notify_command, json.dumps(fields).encode()))
 
     def _notify_desktop(self, text: str) -> None:
-        command = desktop_command(text, sys.platform, dict(os.environ), shutil.which)
+        command = desktop_command(text, sys.platform, dict(os.environ), lambda name: program_outside(name, self._root))
         if command is None:
             self._write(_osc_9(text))
         else:
@@ -74,11 +74,12 @@ def desktop_command(text: str, platform: str, environment: dict[str, str], which
 
     if environment.get("SSH_CONNECTION"):
         return None
-    if platform == "darwin" and which("osascript"):
+    if platform == "darwin" and (program := which("osascript")):
         script = f"display notification {json.dumps(text, ensure_ascii=False)} with title {json.dumps(_TITLE)}"
-        return shlex.join(("osascript", "-e", script))
+        return shlex.join((program, "-e", script))
     has_screen = environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")
-    return shlex.join(("notify-send", "--", _TITLE, text)) if has_screen and which("notify-send") else None
+    program = which("notify-send") if has_screen else None
+    return None if program is None else shlex.join((program, "--", _TITLE, text))
 
 
 def _osc_9(text: str) -> str:

@@ -14,6 +14,7 @@ from palimpsest.core.events import (
     ModelSwitched,
     NoteForgotten,
     NoteSaved,
+    Noticed,
     Pinned,
     ProcessEnded,
     ProcessStarted,
@@ -49,6 +50,8 @@ def notice_of(body: EventBody) -> NoticeBlock | None:
     match body:
         case HookRan(notice=notice, failure=failure, hook=hook) if notice:
             return NoticeBlock(notice if failure else f"hook {hook}: {notice}", "warning" if failure else "info")
+        case Noticed(text=text):
+            return NoticeBlock(text, "warning")
         case InputWithdrawn(by=by, why=why):
             return NoticeBlock(f"the {by} took the message back{': ' + why if why else ''}", "warning")
         case Failed(what=what, message=message, by=by):

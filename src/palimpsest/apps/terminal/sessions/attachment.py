@@ -281,11 +281,14 @@ class Attachment:
         self._terminal.changed()
 
     async def _watch_wishes(self, wish: HandoverFile) -> None:
-        """Ask the user when another terminal wants the session; given away, it is followed here."""
+        """Show what is recorded between turns; ask the user when another terminal wants the session, which is then followed here."""
         # A wish from before belongs to a terminal that has ended or has opened the session since.
         wish.clear()
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
+            if self.conversation is not None and not self.conversation.is_running:
+                # What jobs noted or have to say after a turn.
+                self.conversation.show_new_events()
             if not wish.is_asked:
                 continue
             if not await self._terminal.gives_away():

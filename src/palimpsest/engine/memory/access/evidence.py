@@ -11,9 +11,9 @@ from palimpsest.core.items import Content, Text, ToolCall, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.redaction import redact
 from palimpsest.engine.memory.memories import Memories
-from palimpsest.engine.memory.notebook import LOG_PREFIX, Notebook
+from palimpsest.engine.memory.notebook import Notebook
 from palimpsest.engine.memory.recall.stale_files import StaleFiles
-from palimpsest.memory.note import Note
+from palimpsest.memory.note import LOG_PREFIX, Note
 from palimpsest.stores.home import AnyHome
 
 EvidenceState: TypeAlias = Literal["found", "deleted", "unreadable", "command", "import", "hand"]

@@ -1,7 +1,6 @@
 """Imports the memory folders of Claude Code and Codex: each text once, trusted only if no other user can have written it."""
 
 import os
-import re
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from palimpsest.engine.memory.access.foreign_notes import (
 )
 from palimpsest.engine.memory.memories import Memories
 from palimpsest.engine.memory.notebook import Notebook
+from palimpsest.engine.memory.topics.place import existing_projects, project_slug
 from palimpsest.memory.changes import AcceptedChange, Memory, RefusedChange
 from palimpsest.memory.note import Note, check_note, name_of
 from palimpsest.memory.reading import iso_time
@@ -34,9 +34,6 @@ LARGEST_FILE: Final = 256 * 1024
 """Bytes of one file."""
 _CODEX_FOLDERS: Final = ("memories_v2", "memories")
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
-_SLUG: Final = re.compile(r"[^A-Za-z0-9]")
-# Claude Code cuts the names of longer folders and adds a digest.
-_LONGEST_SLUG: Final = 200
 
 
 class MemoryFolder(Struct, frozen=True):
@@ -64,8 +61,7 @@ def own_folders(root: Path, user_home: Path) -> tuple[MemoryFolder, ...]:
     """Return the memory folders that Claude Code keeps for a project and that Codex keeps for the user, as far as they exist."""
     claude = Path(os.environ.get("CLAUDE_CONFIG_DIR") or user_home / ".claude") / "projects"
     codex = Path(os.environ.get("CODEX_HOME") or user_home / ".codex")
-    slug = _SLUG.sub("-", str(root))
-    found = [MemoryFolder("claude-code", folder / "memory", is_own=True) for folder in _named(claude, slug)]
+    found = [MemoryFolder("claude-code", folder / "memory", is_own=True) for folder in existing_projects(claude, project_slug(root))]
     found += [MemoryFolder("codex", codex / name, is_own=True) for name in _CODEX_FOLDERS]
     return tuple(each for each in found if each.path.is_dir() and not each.path.is_symlink())
 
@@ -188,17 +184,6 @@ def _markdown(folder: Path) -> list[Path]:
         return sorted(Path(entry.path) for entry in os.scandir(folder) if entry.name.endswith(".md"))
     except OSError:
         return []
-
-
-def _named(projects: Path, slug: str) -> Iterator[Path]:
-    """Yield the folder of a project; of a long name only the beginning is in the folder's name."""
-    if len(slug) <= _LONGEST_SLUG:
-        yield projects / slug
-        return
-    try:
-        yield from sorted(Path(entry.path) for entry in os.scandir(projects) if entry.name.startswith(f"{slug[:_LONGEST_SLUG]}-"))
-    except OSError:
-        return
 
 
 def _is_same_folder(cwd: str, root: Path) -> bool:

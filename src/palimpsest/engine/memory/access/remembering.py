@@ -15,11 +15,10 @@ from palimpsest.engine.memory.memories import Memories
 from palimpsest.engine.memory.notebook import Notebook, NoteEvent
 from palimpsest.engine.session import Session
 from palimpsest.memory.changes import AcceptedChange, AddNote, Change, Draft, Memory, RefusedChange, SupersedeNote, judge_change
+from palimpsest.memory.note import UNTOLD
 from palimpsest.tools.memory.remember import RememberArguments
 from palimpsest.tools.tool import ToolError, ToolOutput
 
-_QUOTED: Final = "the user said so in a session"
-_NOTED: Final = "noted by the model in a session"
 _ADVICE: Final = "; give the words of the user in `quote`, verbatim"
 
 
@@ -67,7 +66,8 @@ def _saved(memories: Memories, given: RememberArguments, read: SessionRead, *, i
 def _judged(given: RememberArguments, read: SessionRead, memory: Memory) -> AcceptedChange | RefusedChange:
     """Return what becomes of a note that rests on the quoted event; if that does not carry all of it, on the call as well."""
     quoted = read.holding(given.quote) if given.quote else None
-    call = read.call(f"{given.text}\n{given.about}\n{given.attribute}\n{given.person}\n{given.relationship}")
+    fields = (given.text, given.about, given.attribute, given.person, given.relationship, given.backstory)
+    call = read.call("\n".join(fields))
     said = read.sources if quoted is None else (*read.sources, quoted)
     if quoted is not None:
         outcome = judge_change(_change(given, (quoted.id,), first_words(given.quote), memory, read.at), said, memory)
@@ -82,10 +82,11 @@ def _change(given: RememberArguments, evidence: tuple[str, ...], quote: str, mem
         kind=given.kind,
         about=given.about or first_line(given.text),
         body=given.text,
-        backstory=_QUOTED if given.quote else _NOTED,
+        backstory=given.backstory.strip() or UNTOLD["quoted" if given.quote else "noted"],
         person=given.person,
         relationship=given.relationship,
         attribute=given.attribute,
+        intensity=given.intensity,
     )
     replaced = given.replaces or same_attribute(memory, draft, now)
     return SupersedeNote(replaced, draft, evidence, quote) if replaced else AddNote(draft, evidence, quote)

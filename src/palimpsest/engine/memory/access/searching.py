@@ -11,7 +11,7 @@ from palimpsest.core.tokens.estimate import estimate
 from palimpsest.engine.memory.access.evidence import changed_files
 from palimpsest.engine.memory.notebook import Notebook
 from palimpsest.engine.memory.recall.notes.index import NoteIndex
-from palimpsest.memory.note import Note, redacted
+from palimpsest.memory.note import Note, redacted, time_of
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.ranking import RankingOptions, Standing, rank
 from palimpsest.memory.recall.units import RecallUnit
@@ -19,13 +19,15 @@ from palimpsest.memory.showing.newer import newest_first
 from palimpsest.memory.showing.note_units import NoteStanding, not_to_show, unit_of
 from palimpsest.memory.weighing.importance import DEFAULT_WEIGHING, importance
 
-FoundStatus: TypeAlias = Literal["active", "superseded", "retracted", "said"]
+FoundStatus: TypeAlias = Literal["active", "superseded", "retracted", "said", "summary"]
 # Notes that are ranked before those that cite changed files go behind the others.
 _MOST_RANKED: Final = 200
 
 
 class FoundMemory(Struct, frozen=True):
     """A note or a passage of a past session that matches a query. `note` is empty for a passage, whose `status` is `said`.
+
+    A summary of a session has the status `summary`, and its file as `note`.
 
     `when` is the time of the newest evidence, `tokens` the size of the text, `stale` says that a file which the note cites has changed.
     """
@@ -74,7 +76,7 @@ def _ranked_by_index(notebooks: Iterable[Notebook], query: str, now: datetime) -
     index.save()
     options = RankingOptions(
         now=now.date().isoformat(),
-        standing=NoteStanding(index.entries, index.uses, now),
+        standing=NoteStanding(index.entries, index.uses, index.newer().alike, now),
         excluded=not_to_show(index.entries, now, ()),
     )
     hits = rank(joined, query, most=_MOST_RANKED, options=options)
@@ -114,7 +116,7 @@ def _candidates(notebook: Notebook) -> Iterator[_Candidate]:
         chain = tuple(_chain(note, notes.past, earlier))
         reached.update(each.revision for each in chain)
         yield _Candidate(notebook.scope, note, chain)
-    for note in sorted(notes.past.values(), key=lambda each: (each.when, each.rev), reverse=True):
+    for note in sorted(notes.past.values(), key=lambda each: (time_of(each.when), each.rev), reverse=True):
         if note.revision not in reached:
             chain = tuple(each for each in _chain(note, notes.past, earlier) if each.revision not in reached)
             reached.update((note.revision, *(each.revision for each in chain)))
@@ -132,7 +134,7 @@ def _chain(note: Note, past: Mapping[str, Note], earlier: Mapping[str, Sequence[
                 seen.add(each.revision)
                 found.append(each)
                 waiting.append(each)
-    yield from sorted(found, key=lambda each: (each.when, each.rev), reverse=True)
+    yield from sorted(found, key=lambda each: (time_of(each.when), each.rev), reverse=True)
 
 
 def _unit(note: Note) -> RecallUnit:

@@ -16,7 +16,7 @@ from palimpsest.engine.memory.notebook import Notebook
 from palimpsest.engine.session import Session
 from palimpsest.memory.changes import AcceptedChange, AddNote, Draft, Memory, RefusedChange, judge_change
 from palimpsest.memory.index_text import index_of
-from palimpsest.memory.note import KINDS, Note, NoteKind, check_note, name_of
+from palimpsest.memory.note import KINDS, UNTOLD, Note, NoteKind, check_note, name_of, time_of
 from palimpsest.memory.showing.newer import newer_among
 from palimpsest.stores.notes.folder import INDEX_FILE, SUMMARY_FILE
 from palimpsest.tools.memory.commands import TreeChange
@@ -29,7 +29,6 @@ _PATH: Final = "path"
 # The folder says where these notes come from.
 _REPOSITORY: Final = "from_this_repository"
 _SUFFIX: Final = ".md"
-_BACKSTORY: Final = "written by the model with the memory tool"
 _GENERATED: Final = (f"{ROOT}/{INDEX_FILE}", f"{ROOT}/{SUMMARY_FILE}")
 
 
@@ -89,7 +88,7 @@ class SessionTree(Struct, frozen=True):
 
         def propose(memory: Memory, _: str) -> AcceptedChange | RefusedChange:
             said = read.user_words(body)
-            draft = Draft(kind=kind, about=about, body=body, backstory=_BACKSTORY)
+            draft = Draft(kind=kind, about=about, body=body, backstory=UNTOLD["file"])
             source, quote = said if said is not None else (read.call(f"{about}\n{body}"), first_words(body))
             outcome = judge_change(AddNote(draft, (source.id,), quote), (*read.sources, source), memory)
             if isinstance(outcome, RefusedChange) and said is not None and kind in ("project", "reference"):
@@ -112,7 +111,7 @@ class SessionTree(Struct, frozen=True):
             raise ToolError(f"this turn has read text from outside of the project, so {path} is not changed; ask the user first")
         event = read.call_id if said is None else said[0].id
         evidence = tuple(dict.fromkeys((*old.evidence, event)))[-MOST_EVIDENCE:]
-        new = replace(old, body=text, evidence=evidence, when=max(old.when, read.at), by="memory_tool", rev=old.rev + 1)
+        new = replace(old, body=text, evidence=evidence, when=max(old.when, read.at, key=time_of), by="memory_tool", rev=old.rev + 1)
         return self._replaced(found, new, "changed with the memory tool")
 
     def delete(self, paths: Sequence[str]) -> TreeChange:

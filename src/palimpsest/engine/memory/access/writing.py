@@ -10,18 +10,16 @@ from palimpsest.core.errors import BadInput
 from palimpsest.engine.memory.memories import Memories
 from palimpsest.engine.memory.notebook import Notebook, NoteEvent
 from palimpsest.memory.changes import AcceptedChange, Memory, RefusedChange
-from palimpsest.memory.note import LONGEST_ABOUT, Note, NoteKind, check_note, name_of
+from palimpsest.memory.note import LONGEST_ABOUT, UNTOLD, Note, NoteKind, check_note, name_of, time_of
 from palimpsest.memory.note_file import decode_note
 from palimpsest.memory.showing.note_units import holds_at
 from palimpsest.memory.weighing.conflicts import begins_later, supersede
 from palimpsest.memory.weighing.duplicates import claim_of
-from palimpsest.memory.weighing.importance import time_of
 from palimpsest.memory.weighing.quotation import Draft
 
 Place: TypeAlias = Literal["active", "quarantine", "past"]
 # Events that a note names as its evidence; older ones are in its past versions.
 MOST_EVIDENCE: Final = 8
-_BACKSTORY: Final = "written by the user with a command"
 # How much of a name must agree for it to be suggested.
 _LIKENESS: Final = 0.6
 
@@ -39,6 +37,7 @@ class NewNote(Struct, frozen=True, kw_only=True):
     valid_from: str = ""
     valid_to: str = ""
     replaces: str = ""
+    intensity: float = 0.0
 
 
 class LocatedNote(Struct, frozen=True):
@@ -102,12 +101,13 @@ def _new_note(given: NewNote, memory: Memory, event: str, now: str) -> Note:
         kind=given.kind,
         about=about,
         body=f"{text}\n",
-        backstory=" ".join(given.backstory.split()) or _BACKSTORY,
+        backstory=" ".join(given.backstory.split()) or UNTOLD["command"],
         person=given.person,
         relationship=given.relationship,
         attribute=given.attribute,
         valid_from=given.valid_from,
         valid_to=given.valid_to,
+        intensity=given.intensity,
         when=now,
         evidence=(event,),
         trust="stated",

@@ -1,15 +1,18 @@
 """Answers the requests of the pipeline outside of any session, and estimates before a run what they will cost."""
 
+from collections.abc import Callable, Mapping
+
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from palimpsest.core.errors import BadInput, PalimpsestError
+from palimpsest.core.errors import BadInput, PalimpsestError, ProviderError
 from palimpsest.core.events import Usage
-from palimpsest.core.policy import Answer, Ask, Want
+from palimpsest.core.items import text_of
+from palimpsest.core.policy import Answer, Ask, AskTogether, Want
 from palimpsest.core.ports import Provider
 from palimpsest.core.tokens.estimate import FAMILY_FACTORS, estimate, family_of
 from palimpsest.core.view import View
-from palimpsest.engine.calls.plans import side_request_view
+from palimpsest.engine.calls.plans import answered_together, offered_tools, schema_refused, side_request_view
 from palimpsest.engine.calls.sending import whole_reply, with_reply_limit
 from palimpsest.engine.memory.pipeline.due_sessions import session_events
 from palimpsest.engine.memory.pipeline.places import PipelinePlaces
@@ -22,7 +25,7 @@ from palimpsest.memory.reading import line_of_source
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.models.prices import Tariff
-from palimpsest.wire.request import Params, resolved_params
+from palimpsest.wire.request import NULL, Params, resolved_params
 
 # Tokens of the prompt beside the session: instructions and the list of notes.
 _PROMPT_TOKENS = 2_000
@@ -38,21 +41,37 @@ class RunEstimate(Struct, frozen=True):
 
 
 class DirectAnswers:
-    """Answers `Ask` with one model; other wants are refused."""
+    """Answers `Ask` with one model, or with that of its name; other wants are refused. `tell` gets lines for the user."""
 
-    def __init__(self, card: ModelCard, provider: Provider) -> None:
-        self._card = card
-        self._provider = provider
+    def __init__(
+        self,
+        card: ModelCard,
+        provider: Provider,
+        tell: Callable[[str], None],
+        others: Mapping[str, tuple[ModelCard, Provider]] | None = None,
+    ) -> None:
+        self._default = (card, provider)
+        self._others = others or {}
+        self._tell = tell
 
     async def __call__(self, want: Want) -> Answer:
         """Return the reply to a request. Raises `BadInput` for another want, and the `PalimpsestError` of a failed call."""
+        if isinstance(want, AskTogether):
+            return await answered_together(want, self)
         if not isinstance(want, Ask):
             raise BadInput(f"the pipeline asks models only, not {type(want).__name__}", where="memory")
-        card = self._card
-        view = side_request_view(View(), want, card)
-        params = replace(Params(parallel=False), schema=Raw(want.schema.encode())) if want.schema else Params(parallel=False)
-        limited = with_reply_limit(params, card, estimate(want.prompt), want.reply)
-        return await whole_reply(self._provider, encode(view, card, (), resolved_params(limited, card)))
+        card, provider = self._others.get(want.model, self._default)
+        view, tools = side_request_view(View(), want, card), offered_tools(want)
+        params = replace(Params(parallel=False), effort=want.effort, schema=Raw(want.schema.encode()) if want.schema else NULL)
+        shown = "\n".join((want.prompt, *(text_of(item.content) for item in want.items)))
+        limited = with_reply_limit(params, card, estimate(shown), want.reply)
+        try:
+            return await whole_reply(provider, encode(view, card, tools, resolved_params(limited, card)))
+        except ProviderError as error:
+            if not want.schema or not error.refuses_form:
+                raise
+            self._tell(f"{error.message}; {schema_refused(card.name)}")
+        return await whole_reply(provider, encode(view, card, tools, resolved_params(replace(limited, schema=NULL), card)))
 
 
 def estimated(places: PipelinePlaces, plan: RunPlan, card: ModelCard) -> RunEstimate:

@@ -8,8 +8,9 @@ from typing import Final, Protocol, TypeVar
 
 from msgspec import Struct
 
-from palimpsest.core.errors import OverBudget, PalimpsestError
+from palimpsest.core.errors import OverBudget, PalimpsestError, ProviderError
 from palimpsest.core.events import ModelReplied, Usage
+from palimpsest.core.items import text_of
 from palimpsest.core.policy import Answer, Ask, Want
 from palimpsest.core.ports import Clock
 from palimpsest.core.tokens.estimate import FAMILY_FACTORS, estimate, family_of
@@ -43,6 +44,10 @@ class Meter(Protocol):
         """Replace a reservation by the use; `None` if the call failed before any use is known."""
         ...
 
+    def give_back(self, reservation: "Reservation") -> None:
+        """Give back the reservation of a call that was refused, and so has used nothing."""
+        ...
+
 
 class Reservation(Struct, frozen=True):
     """The most that one call can use."""
@@ -72,6 +77,10 @@ class RunMeter:
         # By how much calls used more than was estimated for them at most: read and written.
         self._excess = (1.0, 1.0)
         self.spent = RunCost()
+
+    def with_budget(self, usd: float) -> "RunMeter":
+        """Return a meter of the same model and day with another budget, which has spent nothing yet."""
+        return RunMeter(self._card, self._spending, self._clock, usd=usd, day=self._day)
 
     def reserve(self, want: Ask) -> Reservation:
         """Reserve the most that a call can use. Raises `OverBudget` if the run or the day does not allow it."""
@@ -105,6 +114,12 @@ class RunMeter:
             spent = self.spent
             self.spent = RunCost(spent.calls + 1, spent.read + used.read, spent.written + used.written, spent.usd + usd)
 
+    def give_back(self, reservation: Reservation) -> None:
+        """Give back the reservation of a call that was refused, and so has used nothing."""
+        with self._lock:
+            self._reserved -= reservation.usd
+            self._spending.add(reservation.day, Tokens(-reservation.tokens.read, -reservation.tokens.written))
+
     def _with_excess(self, estimated: Tokens) -> Tokens:
         read, written = self._excess
         return Tokens(math.ceil(estimated.read * read), math.ceil(estimated.written * written))
@@ -118,7 +133,8 @@ class RunMeter:
 
 def most_tokens(want: Ask, card: ModelCard) -> Tokens:
     """Return the most tokens that a call reads and writes, as far as an estimate tells."""
-    text = estimate(f"{want.system}{want.prompt}{want.schema}", FAMILY_FACTORS[family_of(card.name)])
+    shown = "\n".join(text_of(item.content) for item in want.items)
+    text = estimate(f"{want.system}{want.prompt}{want.schema}{shown}", FAMILY_FACTORS[family_of(card.name)])
     return Tokens(int(text * _MARGIN) + _OVERHEAD, min(want.reply or card.reply, card.reply))
 
 
@@ -139,11 +155,14 @@ def metered(steps: Generator[Want, Answer, Result], meter: Meter) -> Generator[W
 
 def _counted(want: Ask, meter: Meter) -> Generator[Want, Answer, Answer]:
     reservation = meter.reserve(want)
-    usage: Usage | None = None
     try:
         answer = yield want
-        usage = answer.usage if isinstance(answer, ModelReplied) else None
-        return answer
-    finally:
-        # Also after an interrupt: what was sent may have to be paid.
-        meter.settle(reservation, usage)
+    except BaseException as error:
+        if isinstance(error, ProviderError) and error.is_refusal:
+            meter.give_back(reservation)
+        else:
+            # Also after an interrupt: what was sent may have to be paid.
+            meter.settle(reservation, None)
+        raise
+    meter.settle(reservation, answer.usage if isinstance(answer, ModelReplied) else None)
+    return answer

@@ -65,7 +65,7 @@ def planned(places: PipelinePlaces, *, by_model: bool, everything: bool = False,
     counts: SkipCounts = {}
     due: list[DueSession] = []
     for each in found.due:
-        waiting = _waiting(rows.get(each.session), watermark_of(each, by_model=by_model), now)
+        waiting = waiting_of(rows.get(each.session), watermark_of(each, by_model=by_model), now)
         if waiting == "due" and (most is None or len(due) < most):
             due.append(each)
         else:
@@ -166,7 +166,7 @@ def _enqueued(places: PipelinePlaces) -> tuple[str, ...]:
     return tuple(row.key for row in places.claims.rows() if row.kind == "scope" and row.watermark > row.success_watermark)
 
 
-def _waiting(row: ClaimRow | None, watermark: int, now: int) -> Waiting | Literal["up_to_date"]:
+def waiting_of(row: ClaimRow | None, watermark: int, now: int) -> Waiting | Literal["up_to_date"]:
     """What claiming a job would come to; the claim itself decides."""
     if row is None:
         return "due"

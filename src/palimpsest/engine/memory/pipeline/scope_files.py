@@ -12,10 +12,10 @@ from msgspec import Struct
 from palimpsest.core.errors import StoreError
 from palimpsest.engine.memory.pipeline.places import PipelinePlaces
 from palimpsest.memory.changes import Tombstone
+from palimpsest.memory.note import time_of
 from palimpsest.memory.pipeline.phase_two import SkillFile
 from palimpsest.memory.pipeline.rollout_file import RolloutFile, decode_rollout
 from palimpsest.memory.pipeline.selection import RolloutUse, pruned, selected
-from palimpsest.memory.weighing.importance import time_of
 from palimpsest.stores.files import store_errors, write_private
 from palimpsest.stores.notes.folder import INDEX_FILE, SUMMARY_FILE, TOMBSTONES
 from palimpsest.stores.notes.rollouts import RolloutRow

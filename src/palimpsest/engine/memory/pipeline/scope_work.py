@@ -31,7 +31,7 @@ from palimpsest.engine.memory.pipeline.scope_files import (
 )
 from palimpsest.engine.memory.pipeline.session_work import Announce, ModelUse, skip_text
 from palimpsest.memory.changes import AcceptedChange, Memory, RefusedChange
-from palimpsest.memory.consolidate import ConsolidationStep, consolidate
+from palimpsest.memory.consolidate import ConsolidationStep, consolidate, expiries
 from palimpsest.memory.note import Note
 from palimpsest.memory.pipeline.phase_two import SkillFile, skills_of, summarised, wordings
 from palimpsest.memory.pipeline.rollout_file import RolloutFile
@@ -40,6 +40,7 @@ from palimpsest.memory.reading import iso_time
 from palimpsest.memory.recall.terms import stems, words
 from palimpsest.memory.sessions.facts import SessionFacts
 from palimpsest.memory.sessions.observations import OBSERVED_NAMES, observation_changes, observed_notes
+from palimpsest.memory.weighing.duplicates import near_duplicates
 from palimpsest.memory.weighing.importance import importance
 from palimpsest.memory.weighing.proposed_rules import rule_steps, worded
 from palimpsest.stores.notes.claims import Claim
@@ -239,12 +240,17 @@ def _due_steps(places: PipelinePlaces, scope: str) -> tuple[ConsolidationStep, .
     if observed := _observed(places, scope, active):
         return observed
     facts = [note for note in active.values() if note.level != "rule"]
-    corrections = frozenset(note.name for note in facts if note.by == "user")
+    # Two statements that the user made explicitly, however they were typed, are ordered by time.
+    corrections = frozenset(note.name for note in facts if note.trust == "stated" and note.by in ("user", "remember"))
     steps = consolidate(facts, now, _content_words, corrections=corrections).steps
     if settled := tuple(step for step in steps if not _expires_count(step)):
         return settled
-    rules = tuple(ConsolidationStep(step.why, step.saved, step.past) for step in rule_steps(active.values()))
-    return rules or _over_limit(facts, len(active) - places.config.notes_a_scope, now, places.config.notes_a_scope)
+    past = places.notebook(scope).notes().past.values()
+    rules = tuple(ConsolidationStep(step.why, step.saved, step.past) for step in rule_steps(active.values(), past))
+    # A rule lives as a fact does: its cases are past, so that nothing else ends it.
+    rules = rules or tuple(expiries((note for note in active.values() if note.level == "rule"), now, _content_words))
+    most = places.config.notes_a_scope
+    return rules or _over_limit(list(active.values()), len(active) - most, now, most)
 
 
 def _expires_count(step: ConsolidationStep) -> bool:
@@ -265,9 +271,11 @@ def _observed(places: PipelinePlaces, scope: str, active: Mapping[str, Note]) ->
     return tuple(ConsolidationStep(change.reason, change.saved, change.past) for change in accepted)
 
 
-def _over_limit(facts: list[Note], excess: int, now: datetime, most: int) -> tuple[ConsolidationStep, ...]:
-    """Retire the least important facts as long as a scope has more notes than `most`; pinned ones stay, and rules go with their facts."""
-    loose = sorted((note for note in facts if not note.pinned), key=lambda note: (importance(note, now, 0), note.name))
+def _over_limit(notes: list[Note], excess: int, now: datetime, most: int) -> tuple[ConsolidationStep, ...]:
+    """Retire the least important notes as long as a scope has more than `most`; pinned ones stay."""
+    near = near_duplicates(notes, _content_words) if excess > 0 else {}
+    weight = {note.name: importance(note, now, len(near.get(note.name, ()))) for note in notes}
+    loose = sorted((note for note in notes if not note.pinned), key=lambda note: (weight[note.name], note.name))
     over = loose[: max(0, excess)]
     why = f"there are more than {most:,} notes, and it matters least"
     return tuple(ConsolidationStep(f"{note.name}: {why}", (), (replace(note, status="superseded"),)) for note in over)

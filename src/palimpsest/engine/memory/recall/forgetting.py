@@ -40,8 +40,9 @@ class HidesForgotten:
             items = [item for item in log.view.items if item.mask is None or item.mask.text != FORGOTTEN]
             showing = [item for item in items if self._shows(item)]
             if showing:
-                mask = Mask(tuple(item.id for item in showing), FORGOTTEN)
-                log.append(ViewEdited((mask,), by=FORGET, why=_WHY, tokens_before=self._session.used))
+                masks = (Mask(tuple(item.id for item in showing), FORGOTTEN),)
+                lost = self._session.reasoning_lost(log.trial(masks))
+                log.append(ViewEdited(masks, by=FORGET, why=_WHY, tokens_before=self._session.used, reasoning_lost=lost))
             stated = any(_states_notes(item) for item in showing)
             again = stated or any(map(self._shows, log.view.head))
         if showing:

@@ -37,6 +37,7 @@ NEAR_ENOUGH: Final = 0.5
 REFRESH_SECONDS: Final = 10.0
 # Hits of one project; those of this session are left out of them.
 _MOST_HITS: Final = 100
+_MOST_SUMMARIES: Final = 3
 _NOTHING: Final = "nothing was found in notes and past sessions of this project; `all_projects` looks in the sessions of all"
 
 
@@ -64,6 +65,9 @@ class MemorySearch:
             left -= estimate(block) + 2
         folder = self._memory.home.folder
         forgotten = frozenset[str]() if folder is None else forgotten_events(folder)
+        if listed := self._summary_lines(text):
+            sections.append(listed)
+            left -= estimate(listed) + 2
         for place, (index, hits) in enumerate(ordered, 1):
             # Of several projects none takes all of the room.
             room = left if place == len(ordered) else left // 2
@@ -77,6 +81,20 @@ class MemorySearch:
         if waiting:
             sections.append(f"(not in the index yet: {counted(waiting, 'session')}; ask again for what they say)")
         return "\n\n".join(sections) or _NOTHING
+
+    def file(self, name: str) -> str | None:
+        """Return the text of a summary of a session, or of a file of two-stage memory, by its path; `None` if there is none."""
+        from palimpsest.engine.memory.recall.summaries import memory_file  # few sessions open one
+
+        return memory_file(self._memory, name) if self._memory.is_used() else None
+
+    def _summary_lines(self, text: str) -> str:
+        """Return the summaries of sessions that match a query, one line each with the path by which `recall` opens it."""
+        from palimpsest.engine.memory.recall.summaries import found_summaries, summaries
+
+        found = found_summaries(summaries(self._memory), text, _MOST_SUMMARIES) if self._memory.is_used() else ()
+        lines = (f"- {each.path} ({each.date}): {without_tags(one_line(each.title))}" for each in found)
+        return "\n".join(("Summaries of sessions, which `recall` opens by their path as `id`:", *lines)) if found else ""
 
     def timeline(self, about: str, start: str, end: str) -> str:
         """Return notes and turns about a person, an attribute or words in the order of time. Raises `BadInput` if a bound is no date."""
@@ -129,7 +147,7 @@ class MemorySearch:
         now = self._now()
         options = RankingOptions(
             now=now.date().isoformat(),
-            standing=NoteStanding(index.entries, index.uses, now),
+            standing=NoteStanding(index.entries, index.uses, index.newer().alike, now),
             excluded=not_to_show(index.entries, now, ()),
             due=due_names(index.entries, text, now),
         )

@@ -6,13 +6,14 @@ from palimpsest.core.events import Event, ModelReplied, Recalled
 from palimpsest.core.items import Text
 from palimpsest.core.policy import JobEnd, JobPlan, JobSteps, path_events
 from palimpsest.core.situation import JobSituation
-from palimpsest.engine.memory.note_reading import iso_of
 from palimpsest.engine.memory.recall.notes.index import note_index
 from palimpsest.engine.memory.session_memory import SessionMemory
+from palimpsest.memory.reading import iso_time
 from palimpsest.memory.showing.citations import cited_notes, cited_summaries
 from palimpsest.stores.notes.jobs_database import JobsDatabase
 from palimpsest.stores.notes.recall_index import NoteUse
 from palimpsest.stores.notes.rollouts import RolloutRows
+from palimpsest.stores.notes.stage_rows import StageRows
 
 
 def count_uses(memory: SessionMemory, situation: JobSituation) -> JobPlan:
@@ -45,7 +46,7 @@ def _count_notes(memory: SessionMemory, events: Iterable[Event]) -> None:
             shown[name] = shown.get(name, 0) + 1
     for at, text in _replies(events):
         for name in cited_notes(text, index.entries):
-            cited.setdefault(name, []).append(iso_of(at))
+            cited.setdefault(name, []).append(iso_time(at))
     added = {name: NoteUse(len(cited.get(name, ())), shown.get(name, 0), max(cited.get(name, [""]))) for name in {*shown, *cited}}
     if added:
         index.add_usage(added)
@@ -55,7 +56,12 @@ def _count_notes(memory: SessionMemory, events: Iterable[Event]) -> None:
 def _count_summaries(memory: SessionMemory, events: Iterable[Event]) -> None:
     if memory.home.folder is None:
         return
-    rows = RolloutRows(JobsDatabase(memory.home.folder / "memory"))
+    database = JobsDatabase(memory.home.folder / "memory")
+    rows, stages = RolloutRows(database), StageRows(database, memory.agent.session.profile.notes.root)
+    kept = {str(row[0]): str(row[5]) for row in stages.all()}
+    for at, text in _replies(events):
+        if sessions := cited_summaries(text, kept):
+            stages.count_use(sorted(sessions), at)
     scopes = {notebook.scope for notebook in memory.memories.notebooks}
     stems = {row.session: row.stem for row in rows.all() if row.scope in scopes}
     for at, text in _replies(events):

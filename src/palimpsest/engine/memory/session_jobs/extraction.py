@@ -14,9 +14,11 @@ from palimpsest.core.situation import JobMoment, JobSituation
 from palimpsest.engine.memory.memories import Memories
 from palimpsest.engine.memory.session_jobs.applying import apply_changes
 from palimpsest.engine.memory.session_jobs.budget import DayBudget
+from palimpsest.memory.changes import QuotableEvent
 from palimpsest.memory.evidence.extract import MOST_ASKS, Proposed, proposed_changes
 from palimpsest.memory.evidence.stated import statements
 from palimpsest.memory.evidence.trust import untrusted_results, written_paths
+from palimpsest.memory.reading import MESSAGE_CHARACTERS as MOST_OF_RESULT
 from palimpsest.memory.reading import sources_of
 from palimpsest.stores.config.memory_config import MemoryConfig
 from palimpsest.stores.notes.scopes import TEAM_FOLDER
@@ -38,7 +40,8 @@ class ExtractNotes:
 
     `root` is the project folder, `folder` that of the home's notes, and `granted` are further folders that the agent may work in.
     Nothing is asked if the conversation saved notes itself. What the model proposes has no tools and no paths: the changes are judged
-    one by one and written by the engine, in one step with the events and the cursor.
+    one by one and written by the engine, in one step with the events and the cursor. `by_files` asks for notes that are plain files
+    instead, in `folder`.
     """
 
     memories: Callable[[], Memories]
@@ -47,6 +50,7 @@ class ExtractNotes:
     root: Path
     folder: Path
     granted: tuple[Path, ...] = ()
+    by_files: Callable[[JobSituation, tuple[QuotableEvent, ...]], JobSteps] | None = None
     limits: JobLimits = _LIMITS
     name: str = NAME
     moments: frozenset[JobMoment] = frozenset({"turn_ends"})
@@ -67,7 +71,11 @@ class ExtractNotes:
         unsaved = [event for turn in turns if not self._saved_notes(situation.session, turn) for event in turn]
         if not unsaved:
             return JobEnd(why="the conversation saved notes itself")
-        sources = sources_of(situation.session, unsaved, untrusted_results(events, *map(str, (self.root, *self.granted))))
+        is_untrusted = untrusted_results(events, *map(str, (self.root, *self.granted)))
+        if self.by_files is not None:
+            read = sources_of(situation.session, unsaved, is_untrusted, results=MOST_OF_RESULT)
+            return (yield from self.by_files(situation, read)) if any(source.speaker == "user" for source in read) else None
+        sources = sources_of(situation.session, unsaved, is_untrusted)
         if not any(source.speaker == "user" for source in sources):
             return None
         notes = [note for _, note in self.memories().active()]
@@ -92,7 +100,7 @@ class ExtractNotes:
 
     def _saved_notes(self, session: str, events: Sequence[Event]) -> bool:
         """Return whether a turn changed notes itself: by a tool of memory, a command, or a tool that wrote into their folders."""
-        if any(statements(session, events)):
+        if self.by_files is None and any(statements(session, events)):
             # The job that notes it may still be at work.
             return True
         turn = {f"{session}:{event.seq}" for event in events}

@@ -1,4 +1,4 @@
-"""Due notes: those of a person with a deadline soon after today, or after a date that the query names; no word has to match."""
+"""Due notes: those with a deadline that bears on a query, by persons, dates and rare words of it and of the work that it is part of."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -26,31 +26,54 @@ class DueNote(Value, frozen=True):
     day: int
 
 
-def due_notes(notes: Iterable[Note], query: str, now: str, *, days: int = DUE_DAYS) -> tuple[DueNote, ...]:
+class OngoingWork(Value, frozen=True):
+    """What a query is part of.
+
+    said: what was asked before it, what is being worked on, and what the notes are about that words of the query found.
+    persons, dates: persons, folded, and dates of these notes.
+    sharing: names of notes that share a rare word with the query or with what was said.
+    """
+
+    said: str = ""
+    persons: frozenset[str] = frozenset()
+    dates: tuple[DateSpan, ...] = ()
+    sharing: frozenset[str] = frozenset()
+
+
+NO_WORK: Final = OngoingWork()
+
+
+def due_notes(notes: Iterable[Note], query: str, now: str, *, days: int = DUE_DAYS, work: OngoingWork = NO_WORK) -> tuple[DueNote, ...]:
     """Return the active notes that are due for a query, the soonest first, at most `MOST_DUE`; none without a valid `now`.
 
-    A note is due if its end of validity, or a date in its text, lies within `days` after `now`, an ISO date, or within a date that the
-    query names or `days` after it, and not before today. It has to be about a person whom the query names; a query that names none is
-    about the user.
+    A note is due if its end of validity, or a date in its text, is not before `now`, an ISO date, and bears on the query or the work:
+    - It is about a person of theirs, or shares a rare word with them, and lies within `days` after today, or of a date that they name. A
+      query that names no person is about the user.
+    - Or it lies between the first and the last date that the query names, whomever it is about.
     """
     today = day_of(now)
     if today is None:
         return ()
     active = [note for note in notes if note.status == "active" and note.trust != "quarantined"]
-    persons = persons_named(query, active)
-    named = query_dates(query, now)
+    persons = persons_named(query, active) | _others_named(work.said, active) | work.persons
+    asked = query_dates(query, now)
+    named = (*asked, *dates_in(work.said, now), *work.dates)
     found: list[DueNote] = []
     for note in active:
-        if fold(note.person).strip() not in persons:
-            continue
-        coming = [day for day in deadlines(note) if day >= today and _is_near(day, today, named, days)]
+        is_of_work = fold(note.person).strip() in persons or note.name in work.sharing
+        ahead = (day for day in deadlines(note) if day >= today)
+        coming = [day for day in ahead if _is_between(day, asked) or (is_of_work and _is_near(day, today, named, days))]
         if coming:
             found.append(DueNote(note.name, min(coming)))
     return tuple(sorted(found, key=lambda due: (due.day, due.name))[:MOST_DUE])
 
 
 def _is_near(day: int, today: int, named: Sequence[DateSpan], days: int) -> bool:
-    return day <= today + days or any(span.first <= day <= span.last + days for span in named)
+    return day <= today + days or any(span.first - days <= day <= span.last + days for span in named)
+
+
+def _is_between(day: int, asked: Sequence[DateSpan]) -> bool:
+    return bool(asked) and min(span.first for span in asked) <= day <= max(span.last for span in asked)
 
 
 def deadlines(note: Note) -> tuple[int, ...]:
@@ -78,13 +101,16 @@ def _month_from(now: str, month: int, years: int) -> DateSpan | None:
 
 def persons_named(query: str, notes: Iterable[Note]) -> frozenset[str]:
     """Return the persons of notes whose name or relationship the query has as words, folded; the user if there is none."""
-    folded = fold(query)
-    found = {
+    return _others_named(query, notes) or frozenset({USER})
+
+
+def _others_named(text: str, notes: Iterable[Note]) -> frozenset[str]:
+    folded = fold(text)
+    return frozenset(
         fold(note.person).strip()
         for note in notes
         if fold(note.person).strip() != USER and any(_has_words(folded, fold(name).strip()) for name in (note.person, note.relationship))
-    }
-    return frozenset(found) or frozenset({USER})
+    )
 
 
 def _has_words(folded: str, name: str) -> bool:

@@ -6,7 +6,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from palimpsest.core.items import Value
-from palimpsest.memory.note import Note
+from palimpsest.memory.note import Note, time_of
 from palimpsest.memory.recall.index import RecallIndex
 from palimpsest.memory.recall.ranking import RecallHit
 
@@ -39,7 +39,7 @@ def corrections(notes: Iterable[Note]) -> dict[str, Correction]:
             newest[note.name] = note
     holding = {event for note in newest.values() if note.status == "active" for event in note.evidence}
     found: dict[str, Correction] = {}
-    for note in sorted(known, key=lambda each: (each.when, each.name, each.rev)):
+    for note in sorted(known, key=lambda each: (time_of(each.when), each.name, each.rev)):
         if note.status == "active":
             continue
         last = _last(note, versions, newest)

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from palimpsest.apps.cli.opening.home import AnyHome, find_session
-from palimpsest.apps.cli.opening.logs import budget_of, open_log
+from palimpsest.apps.cli.opening.logs import open_log, window_of
 from palimpsest.core.errors import PalimpsestError, StoreError
 from palimpsest.core.ports import CountedContext, Index, LogStat, SessionRow
 from palimpsest.wire.models.cards import ModelCard
@@ -34,7 +34,7 @@ def with_contexts(home: AnyHome, index: Index, rows: Sequence[SessionRow], cards
         if row.counted is not None and row.counted.rules == rules:
             found.append(row)
         elif row.context is not None and row.profile in _PLAINLY_COUNTED:
-            found.append(replace(row, counted=CountedContext(row.context, budget_of(row.model, cards).window, rules)))
+            found.append(replace(row, counted=CountedContext(row.context, window_of(row.model, cards), rules)))
         else:
             found.append(replace(row, counted=_counted(home, row.id, rules, cards)))
             new += found[-1:]
@@ -57,13 +57,13 @@ def _base_stats(session: str, bases: Mapping[str, str], stats: Mapping[str, LogS
 
 
 def _counted(home: AnyHome, session: str, rules: str, cards: tuple[ModelCard, ...]) -> CountedContext | None:
-    from palimpsest.apps.cli.opening.counting import view_tokens  # loads the engine, which most lists do not need
+    from palimpsest.apps.cli.opening.counting import budget_of, view_tokens  # loads the engine, which most lists do not need
     from palimpsest.profiles.named import PROFILES
 
     try:
         location = find_session(home, session)
         with open_log(location) as log:
-            tokens, window = view_tokens(log.view, log, location.blobs, cards), budget_of(log.view.model, cards).window
+            tokens, window = view_tokens(log.view, log, location.blobs, cards), budget_of(log.view, cards).window
             # The code of a profile that is not ours may count otherwise next time.
             is_lasting = log.view.profile in {"", *PROFILES}
     except PalimpsestError:

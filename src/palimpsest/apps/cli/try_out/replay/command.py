@@ -248,8 +248,8 @@ def _offset_progress(show_progress: Callable[[float], None], offset: int) -> Cal
     return lambda done: show_progress(offset + done)
 
 
-class _ModelRejected(Exception):
-    """The first request failed permanently; not a `PalimpsestError`, because policies continue after those."""
+class _ModelRejected(BaseException):
+    """The first request failed permanently; not an `Exception`, because policies continue after those."""
 
     def __init__(self, error: ProviderError) -> None:
         super().__init__(error.message)

@@ -14,6 +14,7 @@ from palimpsest.foreign.reading.finding import find_sources
 from palimpsest.foreign.reading.own_logs import OwnLogs
 from palimpsest.foreign.reading.transcript import ReadProblem
 from palimpsest.lab.simulation.loading import OWN_FORMAT, LoadedSession, load_foreign, load_log
+from palimpsest.stores.result_files import transcript_of
 
 Loader: TypeAlias = Callable[[], LoadedSession | ReadProblem]
 
@@ -72,7 +73,10 @@ def _own_loader(home: AnyHome, argument: str) -> Loader:
     def load() -> LoadedSession | ReadProblem:
         try:
             with open_log(found, whole=True) as log:
-                return load_log(log, found.blobs, name)
+                # Only a session that was worked on here named its log.
+                own = log.opened.origin == "palimpsest"
+                transcript = transcript_of(found.store.result_files(found.session)) if own else ""
+                return load_log(log, found.blobs, name, transcript=transcript)
         except PalimpsestError as error:
             return ReadProblem(name, error.message)
 

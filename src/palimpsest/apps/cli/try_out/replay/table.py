@@ -17,7 +17,7 @@ from palimpsest.lab.rereads.definitions import DEFINITION_NAMES
 _NAME_WIDTH, _NARROWEST_NAME, _WIDE_SCREEN = 40, 12, 100
 _COLUMNS = (
     *("cost", "ratio", "worst", "folds/100", "mean", "peak", "calls", "folds", "masks", "re-reads"),
-    *("kept", "invalid", "long", "failed", "plan ms"),
+    *("kept", "thinking", "invalid", "long", "failed", "plan ms"),
 )
 _WIDE_COLUMNS = frozenset({"calls", "peak", "folds", "masks", "kept"})
 _MOST_COLUMNS = 9
@@ -139,6 +139,7 @@ def _print_total(screen: Console, run: CardRun, comparison: Comparison, figures_
     visible_columns = {
         "worst": len(run.sessions) > 1 and bool(against),
         "ratio": bool(against),
+        "thinking": any(one.reasoning_kept is not None for one in figures_by_profile.values()),
         "invalid": any(one.invalid for one in figures_by_profile.values()),
         "long": any(one.too_long for one in figures_by_profile.values()),
         "failed": any(one.failed for one in figures_by_profile.values()),
@@ -157,7 +158,7 @@ def _print_total(screen: Console, run: CardRun, comparison: Comparison, figures_
             notes = _findings(single.outcomes[name]) if name in single.profiles else ()
             cells["cost"] = _joined(cells["cost"], footnotes.mark(*notes, _stand_in_note(single)))
         if name == RECORDED:
-            cells |= {"re-reads": "", "kept": "", "invalid": "", "long": "", "failed": "", "plan ms": ""}
+            cells |= {"re-reads": "", "kept": "", "thinking": "", "invalid": "", "long": "", "failed": "", "plan ms": ""}
         rows.append((name, *(cells[column] for column in columns)))
     print_rows(screen, ("profile", *columns), rows)
     footnotes.print(screen)
@@ -178,6 +179,7 @@ def _cells(total: Figures, base: Figures | None, worst: float | None) -> dict[st
         "masks": f"{total.masks:,}",
         "re-reads": " / ".join(f"{number:,}" for number in total.rereads_by.values()),
         "kept": f"{mean_survival(total.survival):.0%}" if total.folds else "",
+        "thinking": "" if total.reasoning_kept is None else f"{total.reasoning_kept:.0%}",
         "invalid": f"{total.invalid:,}",
         "long": f"{total.too_long:,}",
         "failed": f"{total.failed:,}",
@@ -196,6 +198,10 @@ def _notes(comparison: Comparison, columns: Sequence[str], run: CardRun) -> list
     )
     if "kept" in columns:
         notes.append("kept: mean share of user messages, edited files, read files and commands of folded spans that is still visible")
+    if "thinking" in columns:
+        notes.append(
+            "thinking: the share of the thinking blocks that no edit took away; this model binds them to all that stands before them"
+        )
     if "long" in columns:
         notes.append("long: requests that exceed the window, which a provider would refuse; they are billed all the same")
     telling = sum(session.recorded is not None for session in run.sessions)

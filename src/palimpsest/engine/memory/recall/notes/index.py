@@ -65,7 +65,7 @@ class ScopeIndex:
 
     def _take(self, name: str, stamp: str) -> None:
         note = self.notebook.note(name)
-        entry = IndexedNote(stamp, "quarantined") if note is None else entry_of(note, stamp)
+        entry = IndexedNote(stamp, "quarantined", 0) if note is None else entry_of(note, stamp)
         self.entries[name] = entry
         if note is not None and entry.unit:
             self.index.add(unit_of(note))
@@ -140,8 +140,8 @@ class NoteIndex:
         with self._lock:
             if self._newer is None:
                 index = self._joined if self._joined is not None else RecallIndex()
-                words = {name: frozenset(index.sequences[number]) for name, number in index.numbers.items()}
-                self._newer = NewerNotes(compared_note(name, self.entries[name], words[name]) for name in words)
+                texts = ((name, index.sequences[number]) for name, number in index.numbers.items())
+                self._newer = NewerNotes(compared_note(name, self.entries[name], text) for name, text in texts)
             return self._newer
 
     def asked(self, query: str) -> frozenset[str]:

@@ -13,14 +13,16 @@ from palimpsest.engine.memory.recall.notes.index import NoteIndex
 from palimpsest.engine.memory.recall.notes.search import fitting_hits, scored_notes
 from palimpsest.engine.memory.recall.stale_files import StaleFiles
 from palimpsest.engine.memory.session_memory import SessionMemory
-from palimpsest.memory.reading import MOST_IN_MANIFEST
-from palimpsest.memory.recall.ranking import RecallHit, rank
+from palimpsest.memory.recall.ranking import rank
 from palimpsest.memory.showing.note_block import NotesShown, ScoredNote, show_notes
-from palimpsest.memory.showing.note_units import changed_at, not_to_show, pinned_names
-from palimpsest.memory.showing.pick import MOST_OFFERED, TopicFile, claude_manifest, offer_line, pick_notes
+from palimpsest.memory.showing.note_units import not_to_show, pinned_names
+from palimpsest.memory.showing.pick import MOST_OFFERED, offer_line, pick_notes
 
 # Calls whose tools count as in use.
 RECENT_CALLS: Final = 5
+# Earlier prompts that tell what is being worked on, and characters of each.
+RECENT_PROMPTS: Final = 3
+_PLAN_CHARACTERS: Final = 1_000
 _RECORDED_QUERY: Final = 500
 
 
@@ -46,7 +48,7 @@ class NotePrompt:
     async def recall(self, text: str) -> Recalled | None:
         """Return what a prompt recalls; `None` if that is nothing. Raises `PalimpsestError` if files cannot be read."""
         offload, rules = self._session.environment.offload, self._session.profile.notes
-        found = await offload(lambda: self._find(text, every=rules.recall == "model"))
+        found = await offload(lambda: self._find(text))
         if found and (rules.recall == "model" or self._memory.config.recall_pick):
             found = await self._picked(text, found)
         if not found:
@@ -57,22 +59,22 @@ class NotePrompt:
         parts = tuple(Text(each) for each in shown.texts)
         return Recalled(text[:_RECORDED_QUERY], shown.names, shown.scores, parts, shown.tokens)
 
-    def _find(self, text: str, *, every: bool) -> list[ScoredNote]:
-        """Return the notes that may be shown for a prompt, best first; with `every` all that a model can choose among."""
-        index = self._index.refresh()
+    def _find(self, text: str) -> list[ScoredNote]:
+        """Return the notes that may be shown for a prompt, best first."""
+        self._index.refresh()
         view = self._session.log.view
         entries = self._index.entries
         now = datetime.fromtimestamp(self._session.environment.clock.now() / 1000, UTC)
         excluded = not_to_show(entries, now, recent_tools(view)) | self._shown_before(view)
         if self._session.profile.notes.head == "index and summary":
             excluded |= pinned_names(entries)
-        if every:
-            offered = (name for name in index.numbers if name not in excluded)
-            newest = sorted(offered, key=lambda name: (-changed_at(entries[name]), name))[:MOST_IN_MANIFEST]
-            hits = [RecallHit(index.units[index.numbers[name]], 0.0) for name in newest]
-        else:
-            hits = fitting_hits(self._index, text, now, excluded)
+        hits = fitting_hits(self._index, text, now, excluded, self._plan(view))
         return scored_notes(self._index, self._files, hits, now, text=text, excluded=excluded)
+
+    def _plan(self, view: View) -> str:
+        """Return what is being worked on: the last prompts that the view shows, and the open tasks."""
+        prompts = [item.content.text for item in view.items if item.kind in ("user", "steering") and isinstance(item.content, Text)]
+        return "\n".join((*(text[:_PLAN_CHARACTERS] for text in prompts[-RECENT_PROMPTS:]), *self._memory.agent.open_tasks()))
 
     def _shown_before(self, view: View) -> frozenset[str]:
         """Return the notes that prompts recalled since the last fold: those whose items are in the view, masked or not."""
@@ -92,27 +94,20 @@ class NotePrompt:
         return show_notes(found, text, tokens=tokens, most=config.recall_notes)
 
     async def _picked(self, text: str, found: list[ScoredNote]) -> list[ScoredNote]:
-        """Return the notes that a model chose. If it fails, the order by words stands; a profile that has none then shows nothing."""
-        by_model = self._session.profile.notes.recall == "model"
-        offered = found if by_model else found[:MOST_OFFERED]
+        """Return the notes that a model chose. If it fails, the order by words stands."""
+        offered = found[:MOST_OFFERED]
         names = [each.note.name for each in offered]
-        lines = self._manifest(offered) if by_model else [offer_line(each.note) for each in offered]
-        model = self._memory.config.model
+        lines = [offer_line(each.note) for each in offered]
+        model = self._memory.config.recall_model or self._memory.config.model
         steps = pick_notes(text, lines, names, recent_tools(self._session.log.view), model)
         try:
             chosen = await carry_out(steps, self._session)
         except PalimpsestError:
             # The failed call is in the log.
-            return [] if by_model else found
+            return found
         by_name = {each.note.name: each for each in offered}
         with_newer = [each for name in chosen for each in (*by_name[name].newer[:1], name) if each in by_name]
         return [by_name[name] for name in dict.fromkeys(with_newer)]
-
-    def _manifest(self, offered: Sequence[ScoredNote]) -> Sequence[str]:
-        """Return the lines by which Claude Code lets a model choose among files of notes."""
-        entries = self._index.entries
-        names = (each.note.name for each in offered)
-        return claude_manifest(TopicFile(f"{name}.md", changed_at(entries[name]), self._index.text(name)) for name in names)
 
 
 def recent_tools(view: View) -> tuple[str, ...]:

@@ -3,32 +3,40 @@
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from palimpsest.engine.memory.recall.notes.index import NoteIndex
 from palimpsest.engine.memory.recall.stale_files import StaleFiles
 from palimpsest.memory.note import trust_rank
-from palimpsest.memory.recall.ranking import RankingOptions, RecallHit, rank
+from palimpsest.memory.recall.ranking import RankingOptions, RecallHit, rank, with_due
 from palimpsest.memory.recall.selection import NEAR_DUPLICATE
 from palimpsest.memory.showing.newer import newest_first
 from palimpsest.memory.showing.note_block import ScoredNote, near_duplicates_once
-from palimpsest.memory.showing.note_units import NoteStanding, due_names, is_showable, not_to_show
+from palimpsest.memory.showing.note_units import NoteStanding, due_names, is_showable, not_to_show, ongoing_work
 from palimpsest.memory.showing.pick import MOST_OFFERED
 from palimpsest.memory.showing.relevance import relevant
 from palimpsest.memory.weighing.staleness import STALE_LOSS
 
 
-def fitting_hits(notes: NoteIndex, text: str, now: datetime, excluded: frozenset[str]) -> list[RecallHit]:
-    """Return the notes that have enough to do with a prompt to be shown unasked, best first and near-duplicates once."""
+def fitting_hits(notes: NoteIndex, text: str, now: datetime, excluded: frozenset[str], said: str = "") -> list[RecallHit]:
+    """Return the notes that have enough to do with a prompt to be shown unasked, best first and near-duplicates once.
+
+    `said` is what was asked before it and is being worked on, on which notes that are due may bear.
+    """
     index, entries = notes.refresh(), notes.entries
-    due = due_names(entries, text, now)
-    standing = NoteStanding(entries, notes.uses, now)
-    options = RankingOptions(now=now.date().isoformat(), standing=standing, excluded=excluded, due=due)
+    standing = NoteStanding(entries, notes.uses, notes.newer().alike, now)
+    options = RankingOptions(now=now.date().isoformat(), standing=standing, excluded=excluded)
     ranked = rank(index, text, most=MOST_OFFERED, options=options, similar=notes.similar(index, text))
     fitting = relevant(index, text, [index.numbers[hit.unit.id] for hit in ranked])
-    hits = [hit for hit, fits in zip(ranked, fitting, strict=True) if fits or hit.unit.id in due]
+    found = tuple(hit for hit, fits in zip(ranked, fitting, strict=True) if fits)
+    work = ongoing_work(index, entries, text, said, (hit.unit.id for hit in ranked))
+    hits = with_due(index, found, replace(options, due=due_names(entries, text, now, work)), MOST_OFFERED)
     # Of notes that say the same, the one of the highest trust stays, and of these the newest.
     known = notes.newer().known
     names = sorted((hit.unit.id for hit in hits), key=lambda name: (trust_rank(known[name].trust), known[name].moment), reverse=True)
-    same = near_duplicates_once(names, [known[name].words for name in names], NEAR_DUPLICATE)
+    # What is said of another person is another fact.
+    terms = [known[name].words | {f"about {known[name].person.casefold()}"} for name in names]
+    same = near_duplicates_once(names, terms, NEAR_DUPLICATE)
     return [hit for hit in hits if hit.unit.id not in same]
 
 

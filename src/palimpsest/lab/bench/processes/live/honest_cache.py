@@ -66,11 +66,13 @@ def _blocks(request: dict[str, Any]) -> Iterator[_CountedBlock]:
             yield _block("system", part)
     for message in request["messages"]:
         content = message.get("content")
-        if isinstance(content, list) and "cache" not in message:
-            for part in content:
-                yield _block(message["role"], part)
-        else:
-            yield _block(message["role"], {**message, "content": content})
+        # In messages with calls of Chat Completions there is more than a content.
+        if message.keys() - {"role", "content"}:
+            yield _block(message["role"], message)
+            continue
+        # A text alone stands for one block with that text.
+        for part in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+            yield _block(message["role"], part)
 
 
 def _block(role: str, part: dict[str, Any]) -> _CountedBlock:
@@ -135,5 +137,7 @@ class PrefixCache:
                 )
                 read = max(read, sum(sizes[:common]) // _STEP * _STEP)
         read = read if read >= _MINIMUM else 0
-        self._prompts = [*self._prompts[-7:], (texts, now)]
+        # A prompt that goes on from another one holds all of it.
+        others = [(known, used) for known, used in self._prompts if now - used < _IDLE and known != texts[: len(known)]]
+        self._prompts = [*others, (texts, now)]
         return BilledTokens(sum(sizes) - read, read)

@@ -44,7 +44,9 @@ class HonestProvider:
         tokens = self._cache.bill(body, self.now)._replace(output=output_of(self.reply))
         self.billed.append(tokens)
         self.bodies.append(body)
-        return _stream(self.reply, tokens, len(self.billed)) if body.get("stream") else _completion(self.reply, tokens, len(self.billed))
+        return (
+            stream_of(self.reply, tokens, len(self.billed)) if body.get("stream") else completion_of(self.reply, tokens, len(self.billed))
+        )
 
     def close(self) -> None:
         """Stop."""
@@ -57,7 +59,8 @@ def output_of(reply: list[dict[str, Any]]) -> int:
     return sum(tokens_of(json.dumps(block)) for block in reply)
 
 
-def _stream(reply: list[dict[str, Any]], tokens: BilledTokens, number: int) -> bytes:
+def stream_of(reply: list[dict[str, Any]], tokens: BilledTokens, number: int) -> bytes:
+    """Return a reply as the events of Anthropic Messages, with its usage."""
     created = {"ephemeral_5m_input_tokens": tokens.written, "ephemeral_1h_input_tokens": tokens.written_long}
     usage = {
         "input_tokens": tokens.input,
@@ -83,7 +86,8 @@ def _stream(reply: list[dict[str, Any]], tokens: BilledTokens, number: int) -> b
     return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events).encode()
 
 
-def _completion(reply: list[dict[str, Any]], tokens: BilledTokens, number: int) -> bytes:
+def completion_of(reply: list[dict[str, Any]], tokens: BilledTokens, number: int) -> bytes:
+    """Return a reply as a completion, with its usage."""
     words = "".join(block["text"] for block in reply if block["type"] == "text")
     calls = [
         {"id": block["id"], "type": "function", "function": {"name": block["name"], "arguments": json.dumps(block.get("input", {}))}}

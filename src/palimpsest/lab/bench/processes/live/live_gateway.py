@@ -89,7 +89,7 @@ def _row(name: str, requests: Sequence[RecordedRequest], home: Path, command: Se
     headers = {"anthropic-version": "2023-06-01", "x-claude-code-session-id": name} if marked else {"session-id": name}
     paid = without = worst = error = 0.0
     worst_at = error_at = edited = 0
-    with _gateway(command, mode, home, provider.url) as (url, reports), httpx.Client(trust_env=False, timeout=_SECONDS) as client:
+    with gateway_process(command, mode, home, provider.url) as (url, reports), httpx.Client(trust_env=False, timeout=_SECONDS) as client:
         for number, request in enumerate(requests, 1):
             provider.now += request.pause
             provider.reply = request.reply
@@ -119,7 +119,9 @@ def rates_of(model: str) -> PriceList:
 
 
 @contextmanager
-def _gateway(command: Sequence[str], mode: str, home: Path, upstream: str) -> Iterator[tuple[str, Callable[[], bytes]]]:
+def gateway_process(
+    command: Sequence[str], mode: str, home: Path, upstream: str, *options: str
+) -> Iterator[tuple[str, Callable[[], bytes]]]:
     """A gateway while it runs: its address, and a function that returns its next report."""
     read, write = os.pipe()
     process = subprocess.Popen(  # noqa: S603 - measured
@@ -137,6 +139,7 @@ def _gateway(command: Sequence[str], mode: str, home: Path, upstream: str) -> It
             "--wrapped",
             str(write),
             "--json-stream",
+            *options,
         ),
         env={**os.environ, "PAL_HOME": str(home)},
         stdin=subprocess.PIPE,

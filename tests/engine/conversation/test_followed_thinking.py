@@ -1,0 +1,81 @@
+"""Lists of other programs for models that bind thinking: what is sent fits, also after edits, undos and in another process."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palimpsest import Conversation
+from palimpsest.testing import StrictProvider, calls, says, thinks
+
+TOOLS = [{"name": "cat", "description": "Show.", "input_schema": {"type": "object"}}]
+SYSTEM = "Be brief."
+SMALL = {"PAL_COMPACT_AT": "12000"}
+
+
+class OwnLoop:
+    """A loop of another program: a list that only grows, sent as the conversation returns it."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.chance = random.Random(7)
+        self.double = StrictProvider(lambda _: self.reply(), thinks=False)
+        self.messages: list[dict[str, Any]] = [{"role": "user", "content": "Read all of it."}]
+        self.conversation = self.opened()
+
+    def opened(self) -> Conversation:
+        return Conversation.open("loop", model="claude-opus-5-5", home=self.home, settings=SMALL, shape="anthropic")
+
+    def reply(self) -> list[dict[str, Any]]:
+        number = self.chance.random()
+        between = [says("I look closer."), thinks(f"closer {number}")] if number < 0.4 else []
+        return [thinks(f"hm {number}"), *between, calls("cat", path=f"src/{number}.py")]
+
+    def send(self) -> int:
+        """Send the list, write down the reply and the results of its calls, and return the status."""
+        sent = self.conversation.prepare(self.messages, tools=TOOLS, system=SYSTEM)
+        assert self.conversation.reason == ""
+        body = {"model": "claude-opus-5-5", "max_tokens": 4_096, "system": SYSTEM, "tools": TOOLS, "messages": list(sent)}
+        answered = self.double.answer(body)
+        if answered.status == 200:
+            self.conversation.observe(answered.json)
+            self.write_down(answered.json["content"])
+        return answered.status
+
+    def write_down(self, content: list[dict[str, Any]]) -> None:
+        """Append a reply and the results of its calls."""
+        text = "x = 1\n" * 700
+        results = [{"type": "tool_result", "tool_use_id": block["id"], "content": text} for block in content if block["type"] == "tool_use"]
+        said = {"type": "text", "text": "Go on."}
+        self.messages += [{"role": "assistant", "content": content}, {"role": "user", "content": [*results, said]}]
+
+
+@pytest.mark.states("PV-10", "PV-11", "PV-12")
+def test_a_followed_list_is_never_refused_and_keeps_the_thinking_that_fits(tmp_path: Path) -> None:
+    loop = OwnLoop(tmp_path)
+    for number in range(40):
+        assert loop.send() == 200, loop.double.records[-1].reply
+        if number % 9 == 5:
+            loop.conversation.close()
+            loop.conversation = loop.opened()
+        edits = [edit for edit in loop.conversation.audit() if not edit.undone]
+        if number % 11 == 10 and edits:
+            loop.conversation.undo(edits[-1])
+    counts = loop.double.counts
+    assert dict(counts.refused) == {}
+    assert counts.thinking_dropped == 0
+    assert len(loop.conversation.audit()) >= 3
+    # Many edits in a small window take most reasoning away; the newest is there in most requests.
+    kept = [record.thinking_kept for record in loop.double.records]
+    assert sum(count > 0 for count in kept) > len(kept) // 2
+
+
+@pytest.mark.states("PV-11")
+def test_a_list_that_nothing_edits_is_the_list_of_its_owner(tmp_path: Path) -> None:
+    loop = OwnLoop(tmp_path)
+    loop.conversation.close()
+    loop.conversation = Conversation.open("whole", model="claude-opus-5-5", home=tmp_path, shape="anthropic")
+    for _ in range(3):
+        loop.send()
+    assert loop.conversation.prepare(loop.messages, tools=TOOLS, system=SYSTEM) is loop.messages

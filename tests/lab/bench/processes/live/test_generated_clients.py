@@ -1,0 +1,15 @@
+"""Clients that do what attacks on the gateway found: they go back, fork, and change their tools and system prompts."""
+
+from generated_clients import SCENARIOS, generated_row
+
+from palimpsest.lab.bench.processes.live.live_gateway import MOST_ERROR, MOST_RATIO
+
+
+def test_the_bill_of_every_generated_client_stays_within_a_hundredth_of_direct_and_what_is_said_of_it_is_true() -> None:
+    counts = [(each, 40 if each == "rewinds" else 30) for each in SCENARIOS]
+    rows = [generated_row(each, model, "thrifty", 0, count) for each, count in counts for model in ("claude-sonnet-4-6", "gpt-5.5")]
+    wrong = [row for row in rows if row.worst.value > MOST_RATIO or row.error.value > MOST_ERROR]
+    assert wrong == []
+    # They are edited, and what is saved is worth it.
+    assert min(row.edited for row in rows) > 5
+    assert max(row.usd / row.usd_direct for row in rows) < 1

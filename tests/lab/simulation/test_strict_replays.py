@@ -1,0 +1,35 @@
+"""Recorded sessions under every profile, with the engine's own requests and the strict double as the provider: nothing is refused."""
+
+from pathlib import Path
+
+import pytest
+from corpus import CORPUS, GOLDEN, WITHOUT
+from strict_replay import APPENDS, StrictShare, every_profile, shares
+
+from palimpsest.lab.simulation.simulation import replay_card
+
+SOME = (APPENDS, "palimpsest", "provider", "claude-code", "opencode", "codex", "classroom")
+
+
+def checked(folder: Path, window: int, *names: str) -> dict[str, StrictShare]:
+    """The shares by profile, after checking that no request was refused, and that a client which only appends keeps all thinking."""
+    kinds = {name: kind for name, kind in every_profile().items() if name in names or not names}
+    found = shares(folder, kinds, replay_card("claude-opus-5-5", window=window))
+    assert {name: (dict(share.refused), share.failed) for name, share in found.items()} == dict.fromkeys(found, ({}, ()))
+    assert found[APPENDS].kept == found[APPENDS].made
+    return found
+
+
+@pytest.mark.states("PV-91", "PV-92")
+def test_no_request_of_the_golden_sessions_is_refused_under_profiles_that_edit() -> None:
+    # In the small window every policy edits.
+    found = checked(GOLDEN, 30_000, *SOME)
+    edited = {name for name, share in found.items() if share.edits and share.kept < share.made}
+    assert {"palimpsest", "claude-code", "opencode"} <= edited
+
+
+@pytest.mark.long
+@pytest.mark.states("PV-91", "PV-92")
+@pytest.mark.skipif(not CORPUS.is_dir(), reason=WITHOUT)
+def test_no_request_of_the_public_sessions_is_refused_under_any_profile() -> None:
+    checked(CORPUS, 200_000)

@@ -1,0 +1,238 @@
+"""One long scripted day under each profile: `pal -p`, over ACP and in a terminal; every request is valid by the rules of the provider."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acp import text_block
+from acp.stdio import spawn_agent_process
+from editor import PAL, Editor, new_session
+from long_day import MODEL, SUMMARY, DayModel, DayTurn, day, furnish, model_of
+from pty_screen import PtyScreen
+from streaming_model import StreamingModel
+from terminal_room import PAL as TERMINAL
+from terminal_room import say
+
+from palimpsest.core.edits import Fold, Mask
+from palimpsest.core.events import Event, ModelReplied, ModelSwitched, SessionOpened, TurnEnded, Usage, ViewEdited
+from palimpsest.core.items import Text
+from palimpsest.core.log.log import Log
+from palimpsest.core.tokens.sizes import palimpsest_size
+from palimpsest.lab.simulation.recording import recording_of
+from palimpsest.lab.simulation.replay import replay
+from palimpsest.profiles.named import profile
+from palimpsest.stores.home import Home
+from palimpsest.wire.rules.check import check_request
+
+PROFILES = ("palimpsest", "claude-code", "claude-code-2.1.325", "codex", "codex-0.166", "opencode", "opencode-1.18", "classroom")
+EACH = [pytest.param(name, marks=pytest.mark.long) for name in PROFILES]
+
+
+# Clearing results leaves so little that a fold may never be due.
+_CLEARING = ("classroom", "palimpsest")
+
+
+class Desk:
+    """A project, a home, and the environment of `pal` in them."""
+
+    def __init__(self, folder: Path, server: StreamingModel) -> None:
+        self.home, self.pal_home, self.project = folder / "user", folder / "user" / "pal", folder / "project"
+        self.project.mkdir(parents=True)
+        self.home.mkdir()
+        furnish(self.home, self.pal_home, self.project)
+        own = {"HOME": str(self.home), "PAL_HOME": str(self.pal_home), "PAL_SANDBOX": "off"}
+        self.environment = {**os.environ, **own, **server.environment}
+
+    def events(self) -> list[Event]:
+        """The events of the session of the day, which is the one with the most turns."""
+        home = Home(self.pal_home)
+        logs = []
+        for name in home.store.sessions():
+            with Log.open(home.store, name, home.clock) as log:
+                logs.append(list(log.events()))
+        return max(logs, key=lambda events: sum(isinstance(event.body, TurnEnded) for event in events))
+
+    def print_turn(self, profile: str, turn: DayTurn, *, goes_on: bool) -> str:
+        """Work on a turn in a `pal -p` of its own, and return what it printed."""
+        words = ["--profile", profile, "--model", turn.model, "--mode", turn.mode, *(["-c"] if goes_on else []), "-p", turn.prompt]
+        done = subprocess.run(
+            [sys.executable, "-m", "palimpsest.apps.cli", *words],
+            check=False,
+            cwd=self.project,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+def assert_valid(requests: Iterable[Any]) -> None:
+    """Every request of the day is one that the provider takes."""
+    faults = {number: check_request("anthropic", json.dumps(each).encode()) for number, each in enumerate(requests)}
+    assert {number: found for number, found in faults.items() if found} == {}
+
+
+def assert_whole(desk: Desk, model: DayModel, profile: str, turns: tuple[DayTurn, ...]) -> None:
+    """Every turn ended by itself, sub-agents ran, and the view was edited where the day is long enough for that."""
+    bodies = [event.body for event in desk.events()]
+    assert [body.stop for body in bodies if isinstance(body, TurnEnded)] == ["done"] * len(turns)
+    assert model.children == sum(turn.number % 10 == 8 for turn in turns)
+    if len(turns) >= 50:
+        edited = [edit for body in bodies if isinstance(body, ViewEdited) for edit in body.edits]
+        assert any(isinstance(edit, (Mask, Fold) if profile in _CLEARING else Fold) for edit in edited)
+
+
+def in_processes(folder: Path, profile: str, turns: tuple[DayTurn, ...]) -> None:
+    with model_of(turns) as (model, server):
+        desk = Desk(folder, server)
+        for turn in turns:
+            model.begin(turn)
+            assert desk.print_turn(profile, turn, goes_on=turn.number > 1).rstrip("\n").endswith(turn.said)
+        assert_valid(server.asked)
+        assert_whole(desk, model, profile, turns)
+        switches = [event.body.model for event in desk.events() if isinstance(event.body, ModelSwitched)]
+        assert len(switches) == sum(one.model != two.model for one, two in pairwise(turns))
+
+
+@pytest.mark.parametrize("profile", EACH)
+def test_a_day_of_a_hundred_processes(tmp_path: Path, profile: str) -> None:
+    in_processes(tmp_path, profile, day())
+
+
+def test_a_short_day_of_processes_under_our_profile(tmp_path: Path) -> None:
+    in_processes(tmp_path, "palimpsest", day(12))
+
+
+RESUMED_EVERY = 25
+
+
+async def over_acp(desk: Desk, model: DayModel, profile: str, turns: tuple[DayTurn, ...]) -> None:
+    """Work on the turns in an editor that starts the agent anew every 25 turns."""
+    session = ""
+    for first in range(0, len(turns), RESUMED_EVERY):
+        editor = Editor()
+        environment = {**desk.environment, "PAL_PROFILE": profile, "PAL_MODEL": MODEL}
+        options = {"stderr": asyncio.subprocess.DEVNULL, "limit": 2**26, "shutdown_timeout": 20.0}
+        spawned = spawn_agent_process(editor, *PAL, env=environment, cwd=desk.project, transport_kwargs=options, use_unstable_protocol=True)
+        async with spawned as (agent, _):
+            await agent.initialize(1)
+            if session:
+                await agent.resume_session(session, str(desk.project), mcp_servers=[])
+            else:
+                session = await new_session(agent, desk.project)
+            present = ("", "")
+            for turn in turns[first : first + RESUMED_EVERY]:
+                if present != (turn.mode, turn.model):
+                    await agent.set_session_mode(session, turn.mode)
+                    await agent.set_config_option("model", session, turn.model)
+                    present = (turn.mode, turn.model)
+                model.begin(turn)
+                answer = await agent.prompt(session, [text_block(turn.prompt)])
+                assert answer.stop_reason == "end_turn"
+                assert editor.text(session).endswith(turn.said)
+
+
+@pytest.mark.parametrize("profile", EACH)
+def test_a_day_in_an_editor_that_starts_the_agent_anew_four_times(tmp_path: Path, profile: str) -> None:
+    with model_of(day()) as (model, server):
+        desk = Desk(tmp_path, server)
+        asyncio.run(over_acp(desk, model, profile, model.turns))
+        assert_valid(server.asked)
+        assert_whole(desk, model, profile, model.turns)
+
+
+def in_a_terminal(desk: Desk, model: DayModel, profile: str, turns: tuple[DayTurn, ...], *, goes_on: bool) -> None:
+    """Work on the turns in one terminal, in which mode and model are changed by commands."""
+    words = ["--profile", profile, "--model", turns[0].model, "--mode", turns[0].mode, *(["-c"] if goes_on else [])]
+    environment = {**desk.environment, "TERM": "xterm-256color", "SHELL": "/bin/sh"}
+    present = turns[0]
+    with PtyScreen([*TERMINAL, *words], cwd=desk.project, env=environment, columns=100, rows=30) as screen:
+        screen.wait_for("of 60k")
+        for turn in turns:
+            if turn.mode != present.mode:
+                say(screen, f"/mode {turn.mode}")
+                screen.wait_for(f"mode {turn.mode}, was {present.mode}")
+            if turn.model != present.model:
+                say(screen, f"/model {turn.model}")
+                screen.wait_for(f"model {turn.model}, was {present.model}")
+            present = turn
+            model.begin(turn)
+            say(screen, turn.prompt)
+            screen.wait_for(turn.said)
+            screen.wait_until_quiet()
+        screen.press("ctrl-d")
+        screen.wait_for_end()
+
+
+@pytest.mark.parametrize("profile", EACH)
+def test_a_day_in_four_terminals(tmp_path: Path, profile: str) -> None:
+    with model_of(day()) as (model, server):
+        desk = Desk(tmp_path, server)
+        for first in range(0, len(model.turns), RESUMED_EVERY):
+            in_a_terminal(desk, model, profile, model.turns[first : first + RESUMED_EVERY], goes_on=first > 0)
+        assert_valid(server.asked)
+        assert_whole(desk, model, profile, model.turns)
+
+
+# The live agent states its own open work, and reminds of it; a replay has the statements that were recorded, and offers no tools.
+_OF_OWN_WORK = ("remind", "work_state")
+
+
+async def _the_same_summary(*_: object) -> ModelReplied:
+    """What the model of the day answers when a replay asks for a summary."""
+    said = Text(SUMMARY, "assistant")
+    return ModelReplied((said,), usage=Usage(output=palimpsest_size(said)), stop="end_turn")
+
+
+def _lived(events: Iterable[Event]) -> list[tuple[int, str]]:
+    """The edits of a session: after how many replies, and by which policy."""
+    edits: list[tuple[int, str]] = []
+    replies = 0
+    for event in events:
+        match event.body:
+            case ModelReplied(purpose="turn"):
+                replies += 1
+            case ViewEdited(by=by) if by not in _OF_OWN_WORK:
+                edits.append((replies, by))
+            case _:
+                pass
+    return edits
+
+
+def assert_replayed(folder: Path, profile_name: str, turns: tuple[DayTurn, ...]) -> None:
+    """A replay of the session of these turns, with the summaries that it had, makes the edits that it made."""
+    with model_of(turns) as (model, server):
+        desk = Desk(folder, server)
+        asyncio.run(over_acp(desk, model, profile_name, turns))
+        name = desk.events()[0].body
+        assert_valid(server.asked)
+        assert_whole(desk, model, profile_name, turns)
+    assert isinstance(name, SessionOpened)
+    home = Home(desk.pal_home)
+    with Log.open(home.store, name.session, home.clock) as log:
+        events, recording = list(log.events()), recording_of(log, home.blobs, str(home.store.path_of(name.session).resolve()))
+    card = next(each for each in home.cards() if each.name == MODEL)
+    edits = replay(recording, profile(profile_name), card, real=_the_same_summary).edits
+    # A step is the number of calls before its own; what is edited after that call comes one reply later.
+    predicted = [(edit.step + (edit.moment in ("after_call", "turn_ends")), edit.by) for edit in edits if edit.by not in _OF_OWN_WORK]
+    assert predicted == _lived(events)
+    assert predicted
+
+
+def test_a_replay_under_our_profile_makes_the_edits_that_the_live_session_made(tmp_path: Path) -> None:
+    assert_replayed(tmp_path, "palimpsest", day(24, MODEL))
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_a_replay_of_a_long_day_makes_the_edits_that_the_live_session_made(tmp_path: Path, name: str) -> None:
+    assert_replayed(tmp_path, name, day(70, MODEL))

@@ -1,0 +1,66 @@
+"""A session in memory whose provider is the strict double, and one turn of it."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import msgspec
+from workplace import answered_by, work
+
+from palimpsest.core.events import ModelReplied, ToolReturned
+from palimpsest.core.events.deltas import Delta
+from palimpsest.core.items import Text, ToolCall, ToolResult
+from palimpsest.core.ports import Sendable
+from palimpsest.core.tokens.budget import Budget
+from palimpsest.engine.calls.call import call
+from palimpsest.engine.session import Session
+from palimpsest.profiles.profile import Profile
+from palimpsest.providers.address import with_betas
+from palimpsest.providers.redactor import Redactor
+from palimpsest.providers.responses import status_error
+from palimpsest.testing import StrictProvider
+from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.wire.request import Tool
+from palimpsest.wire.stream import decode_response, decoder
+
+_HEADERS = {"anthropic-version": "2023-06-01", "x-api-key": "key"}
+TOOLS = (Tool("ls", "List."), Tool("cat", "Show."))
+QUIET = Profile("test", (), lambda model: Budget(model.window))
+
+
+class StrictlyAnswered:
+    """A provider that asks the strict double in this process, by the card of each request."""
+
+    def __init__(self, double: StrictProvider) -> None:
+        self.double = double
+
+    async def stream(self, request: Sendable) -> AsyncGenerator[Delta | ModelReplied, None]:
+        """Yield the deltas of the answer, then the reply; raise as a provider over HTTP does."""
+        body = msgspec.json.decode(request.body, type=dict[str, object])
+        answered = self.double.answer(body, headers=with_betas(_HEADERS, getattr(request, "betas", ())))
+        if answered.status != 200:
+            raise status_error(answered.status, b"".join(answered.pieces), answered.headers, Redactor(()), "anthropic")
+        model = card(str(body["model"]))
+        if not body.get("stream"):
+            yield decode_response("anthropic", b"".join(answered.pieces), model)
+            return
+        streamed = decoder("anthropic", model)
+        for piece in answered.pieces:
+            for delta in streamed.deltas(piece):
+                yield delta
+        yield streamed.finish()
+
+
+def strict_session(double: StrictProvider, model: str | ModelCard = "claude-opus-5-5", profile: Profile = QUIET) -> Session:
+    """A new session that asks the double."""
+    session = answered_by(work(profile, model), StrictlyAnswered(double))
+    session.tools = TOOLS
+    return session
+
+
+def turn(session: Session) -> ModelReplied:
+    """One request, with an answer to each call of its reply."""
+    reply = asyncio.run(call(session))
+    for part in reply.parts:
+        if isinstance(part, ToolCall):
+            session.log.append(ToolReturned(ToolResult(part.call_id, (Text(f"output of {part.call_id}"),)), tool=part.tool))
+    return reply
