@@ -191,6 +191,7 @@ def _working(screen: PtyScreen, gate: Gate) -> Iterator[tuple[str, Frozen]]:
     screen.type("u")
     screen.wait_for("(undone)")
     screen.press("esc")
+    screen.wait_for(lambda: "(type to filter" not in "\n".join(screen.lines()))
     screen.wait_for("was undone")
     say(screen, "/context grid")
     screen.wait_for("Autocompact buffer")

@@ -61,7 +61,7 @@ def test_a_fold_is_one_line_with_its_saving_and_audit_walks_the_edits_and_undoes
         screen.wait_for(lambda: f"Items that edit {edit} hid" not in "\n".join(screen.lines()))
         screen.type("u")
         screen.wait_for("(undone)")
-        screen.press("esc")
+        leave_list(screen)
         screen.wait_for(f"edit {edit} was undone")
         say(screen, "/cost")
         screen.wait_for("· together $")

@@ -144,7 +144,7 @@ def test_a_shell_line_has_the_terminal(room: Callable[..., Room]) -> None:
         assert "tty" in screen.lines()
         assert "of_the_project" in screen.lines()
         assert here.model.asked == []
-        assert screen.lines()[-2] == "❯"
+        screen.wait_for(lambda: screen.lines()[-2:-1] == ["❯"])
 
 
 def test_ctrl_c_ends_a_shell_line_and_not_the_terminal(room: Callable[..., Room]) -> None:
@@ -183,12 +183,12 @@ def test_of_several_queued_messages_the_newest_is_taken_back_first(room: Callabl
             say(screen, text)
             screen.wait_for(f"queued: {text}")
         screen.press("up")
-        screen.wait_for(lambda: screen.lines()[-2] == "❯ third")
+        screen.wait_for(lambda: screen.lines()[-2:-1] == ["❯ third"])
         gate.opened.set()
         screen.wait_for("steered")
         sent = str(here.model.asked[1]["messages"])
         assert [text in sent for text in ("first", "second", "third")] == [True, True, False]
-        assert screen.lines()[-2] == "❯ third"
+        screen.wait_for(lambda: screen.lines()[-2:-1] == ["❯ third"])
 
 
 def test_a_message_of_several_lines_is_sent_as_it_is(room: Callable[..., Room]) -> None:

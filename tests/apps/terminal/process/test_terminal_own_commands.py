@@ -64,7 +64,7 @@ def test_the_status_line_is_that_of_the_users_script_and_changes_after_a_turn(ro
     script = "cat > given.json; echo 'turns:' $(ls *.turn 2>/dev/null | wc -l); echo second line"
     (here.home / "config.toml").write_text(f'[memory]\njobs = "off"\n[terminal]\nstatus_command = {json.dumps(script)}\n')
     with here.terminal(ready="turns: 0") as screen:
-        assert screen.lines()[-1] == "turns: 0"
+        screen.wait_for(lambda: screen.lines()[-1:] == ["turns: 0"])
         (here.project / "one.turn").write_text("")
         say(screen, "go")
         screen.wait_for("turns: 1")

@@ -36,8 +36,7 @@ def test_a_typed_reason_refuses_and_reaches_the_model(room: Callable[..., Room])
         screen.wait_for("I see")
         assert not (here.project / "made").exists()
         assert "use yarn, not any other way" in str(here.model.asked[1]["messages"][-1])
-        screen.wait_until_quiet()
-        assert screen.lines()[-2] == "❯"
+        screen.wait_for(lambda: screen.lines()[-2:-1] == ["❯"])
 
 
 def test_words_that_were_being_typed_do_not_answer_a_question(room: Callable[..., Room]) -> None:

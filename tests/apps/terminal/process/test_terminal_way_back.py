@@ -32,7 +32,7 @@ def test_esc_twice_goes_back_to_an_earlier_message_with_its_files(room: Callable
         screen.wait_for("❯ make b")
         screen.wait_for(lambda: not (here.project / "b.txt").exists())
         assert (here.project / "a.txt").read_text() == "first\n"
-        assert "which message?" not in "\n".join(screen.lines())
+        screen.wait_for(lambda: "which message?" not in "\n".join(screen.lines()))
 
 
 def test_an_escape_that_closes_a_list_is_not_the_first_of_two_and_words_behind_a_command_without_any_do_nothing(

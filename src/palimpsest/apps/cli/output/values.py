@@ -58,8 +58,8 @@ def _no_progress(done: int, total: int) -> None:
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function that takes done and total, 0 if unknown, and shows a bar or a count, after one second and only on a terminal."""
+def progress(what: str, after_s: float = 1.0) -> Iterator[Callable[[int, int], None]]:
+    """Yield a function that takes done and total, 0 if unknown, and shows a bar or a count, after some seconds and only on a terminal."""
     if not sys.stderr.isatty():
         yield _no_progress
         return
@@ -68,7 +68,7 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
 
     def show(done: int, total: int) -> None:
         nonlocal is_shown
-        if time.monotonic() - started >= 1:
+        if time.monotonic() - started >= after_s:
             is_shown = True
             share = min(100, done * 100 // max(1, total))
             shown = f"{'━' * (share * _BAR // 100):─<{_BAR}} {share:3d} %" if total else f"{done:,} files and folders"
