@@ -4,7 +4,7 @@ import asyncio
 import random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from strict_session import strict_session, turn
 from workplace import say
@@ -58,6 +58,7 @@ def test_the_thinking_behind_a_compaction_is_sent_and_accepted_also_behind_a_sec
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@example(219, "provider", ["turn", "turn", "pin", "compact", "compact"])
 @given(
     st.integers(0, 2**32),
     st.sampled_from(("provider", "provider@compaction.trigger=900")),

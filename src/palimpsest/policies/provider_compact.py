@@ -70,7 +70,7 @@ class ProviderCompact:
     def _steps(self, situation: Situation, why: str) -> Steps:
         items = situation.view.items
         cut = self._cut(situation)
-        if cut < 1 or (cut == 1 and is_compaction(items[0].content)):
+        if not any(_can_be_summarised(item) for item in items[:cut]):
             return ()
         instructions = prompt("handoff", focus=f"Pay special attention to this: {situation.asked}") if situation.asked else ""
         try:
@@ -141,6 +141,11 @@ class RecordCompaction:
         gone = _lost_media(items[:place])
         why = f"the provider compacted by itself; about {size:,} tokens remain"
         return Proposal((edit,), f"{why}; {gone}" if gone else why)
+
+
+def _can_be_summarised(item: Item) -> bool:
+    """Whether a summary can say something of an item. A provider refuses a list of a block, thinking and system messages alone."""
+    return item.kind not in ("thinking", "context", "reminder", "notice") and not is_compaction(item.content)
 
 
 def _newest_reply(items: Iterable[Item]) -> int:
