@@ -161,6 +161,7 @@ rg API
 rg API W
 rg -uu API W
 rg --hidden --no-ignore . W
+rg -uu API -- --files W
 wc -l W
 ls -la W
 ls -R

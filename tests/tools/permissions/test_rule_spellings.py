@@ -140,6 +140,36 @@ def test_a_denied_file_that_is_not_there_yet_is_not_brought_with_a_folder(
 
 
 @pytest.mark.parametrize(
+    ("rule", "command", "decision"),
+    [
+        ("src/**", "cp -vtsrc other/x.sql", AskUser),
+        ("src/**", "ln -stsrc other/x.sql", AskUser),
+        ("src/**", "mktemp -qpsrc", AskUser),
+        ("app/*/x.sql", "cp other/x.sql app/new", AskUser),
+        ("app/*/x.sql", "mv other app/new", AskUser),
+        ("*/x.sql", "cp -r other/deep/. later", AskUser),
+        ("*/x.sql", "cp -- other/deep/x.sql later", AskUser),
+        ("*/x.sql", "cp other/deep/x.sql later/y.sql", Allow),
+        (".env", "cp -b -Sv other/new .en", AskUser),
+        (".env", "mv --suffix=v --backup other/new .en", AskUser),
+        ("src/**", "ln -s ../src other/l; cp b other/l/", AskUser),
+        ("src/**", "ln -s ../src/a.py other/l; echo x > other/l", AskUser),
+        ("src/**", "mv other/away away && touch away/x", AskUser),
+        ("src/**", "ln -s other l 2> /dev/null", Allow),
+        ("src/**", "mkdir -p new && cp -rf other/new new/ && touch new/x", Allow),
+    ],
+)
+def test_a_file_that_a_rule_covers_comes_to_no_new_place_without_a_question(
+    workspace: Workspace, rule: str, command: str, decision: type[Decision]
+) -> None:
+    for name in ("other/x.sql", "other/new", "other/deep/x.sql", "later/b", "app/new/b"):
+        (workspace.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (workspace.root / name).write_text("x\n")
+    (workspace.root / "other" / "away").symlink_to("./src")
+    assert isinstance(decide(workspace, "bash", f"deny Edit({rule})", mode="auto", sandboxed=True, command=command), decision)
+
+
+@pytest.mark.parametrize(
     ("rule", "command", "covered"),
     [
         ("Bash(rm:*)", "rm -rf x", True),
@@ -457,7 +487,7 @@ def test_ordinary_reading_runs_although_a_file_is_denied(workspace: Workspace, c
         *("shopt -s dotglob; cat ./*", "grep -rn x . --include='*'", "grep -rn x . --include=*.py --include=.e*"),
         *("grep -rn x . --exclude=a --include=*.py", "grep -rn x . --include='[!a]*'", "echo .env | xargs cat", "cat $(echo .env)"),
         *("git diff src", "git diff HEAD", "git diff main src/a.py", "git log -p main", "git log -p --follow src/a.py", "git diff .env"),
-        *("git diff HEAD .env src/a.py", "git show src/a.py", "rg x --files-with-matches .", "rg -e --files"),
+        *("git diff HEAD .env src/a.py", "git show src/a.py", "rg x --files-with-matches .", "rg -e --files", "rg x -- --files ."),
         *("grep -v .e* src/a.py", "grep -v -e .e* src/a.py", "paste -d .e* src/a.py"),
     ],
 )

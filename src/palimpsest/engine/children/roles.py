@@ -4,7 +4,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -85,8 +85,10 @@ def narrower_limits(*given: Limits) -> Limits:
     )
 
 
-def load_roles(user: Path, project: Path) -> tuple[dict[str, AgentRole], tuple[str, ...]]:
+def load_roles(user: Path, project: Path, hides: Callable[[str], bool] = lambda _: False) -> tuple[dict[str, AgentRole], tuple[str, ...]]:
     """Return the roles by name, and a line for each file that is none. `user` is the home folder of the user.
+
+    Of the project, files that a rule `hides` are left out.
 
     A role of the user takes the place of a built-in one; one of the project takes the place of neither, since it comes with the files.
     """
@@ -96,6 +98,9 @@ def load_roles(user: Path, project: Path) -> tuple[dict[str, AgentRole], tuple[s
     places += [(project / name, "project") for name in _SHARED_FOLDERS if project != user]
     for folder, origin in places:
         for path in _role_files(folder, project if origin == "project" else None):
+            if origin == "project" and hides(str(path)):
+                problems.append(f"{path} is left out: a rule restricts reading it")
+                continue
             try:
                 role = parse_role(path, _read(path), origin)
             except BadInput as error:

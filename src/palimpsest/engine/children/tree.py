@@ -108,10 +108,10 @@ class AgentTree:
             check()
 
 
-def new_tree(agent: Agent, approve: Approve, settings: AgentSettings) -> AgentTree:
-    """Return the tree of an agent that the user talks to, with the roles of the user and of its project."""
+def new_tree(agent: Agent, approve: Approve, settings: AgentSettings, hides: Callable[[str], bool]) -> AgentTree:
+    """Return the tree of an agent that the user talks to, with the roles of the user and of its project but those that a rule `hides`."""
     session = agent.session
-    roles, problems = load_roles(Path.home(), agent.toolbox.workspace.root)
+    roles, problems = load_roles(Path.home(), agent.toolbox.workspace.root, hides)
     tree = AgentTree(approve, session.profile.agents, settings, roles, session.environment.chance)
     tree.problems = problems
     return tree

@@ -88,7 +88,7 @@ def equip(
     )
     agent.business = _business_state(agent, settings)
     below = structs.replace(inherited, mode=mode)
-    family = tree or new_tree(agent, approve, settings.agents)
+    family = tree or new_tree(agent, approve, settings.agents, gate.hides)
     children = ChildAgents(agent, home, family, lambda child, role, ask: equip(child, home, narrowed(settings, role, below), ask, family))
     own = (*toolset.tools, *parts.tools(lambda: mode.current), *child_tools(children), *memory_tools(memory))
     deferred, tools = _declared(agent, own, installed, settings, shell)

@@ -1,11 +1,14 @@
 """Judges a shell line: denied by a rule, known to only read, allowed by rules, or one to ask about."""
 
+import os
 import re
 import shlex
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
 from palimpsest.audit.tools.executed import SHELLS, program_name
+from palimpsest.tools.permissions.brought_files import brought, values_of_options
 from palimpsest.tools.permissions.command_line import CommandLine, LineCommand, Redirection, Word
 from palimpsest.tools.permissions.decision import READ_ONLY
 from palimpsest.tools.permissions.denied_files import FileRules
@@ -159,15 +162,18 @@ class LineJudge:
         words = [word for command in changing for word in command.words[1:]]
         rules = [rule for word in words for rule in ShownFiles(self.edited).named(word, places)]
         plain = [word for command in changing if command.texts[:1] and command.texts[0] in PLAIN for word in command.words[1:]]
-        written = [each.target for command in line.commands for each in command.redirections if ">" in each.operator]
+        targets = [each.target for command in line.commands for each in command.redirections if ">" in each.operator]
+        written = [word for word in targets if word.text != os.devnull]
         try:
-            for word in (*plain, *filter(None, map(_value_of_option, plain)), *written):
+            for word in (*plain, *values_of_options(plain), *written):
                 found = places.named(word)
                 if found is None:
                     return [f"it may change a file that the rule `{restricting}` restricts"]
                 rules += (below[1] for _, real in found if real.is_dir() and (below := self.edited.below(real)) is not None)
                 # A folder that is copied or moved brings files that are not there yet.
                 rules += filter(None, (self.edited.meant_below(real) for _, real in found))
+            alone = len(changing) == 1 and not written
+            rules += islice(brought(changing, places, self.edited, alone=alone), 1)
         except ValueError as error:
             return [f"it may change a file that the rule `{restricting}` restricts: {error}"]
         return [f"it names a file that the rule `{rules[0]}` restricts"] if rules else []
@@ -229,12 +235,6 @@ class _JudgedCommand:
     def is_opaque(self) -> bool:
         """Whether it may start programs that the line does not name, or run others than it names."""
         return (self.opaque and not self.allows) or any(reason.startswith(_SETS) for reason in self.around)
-
-
-def _value_of_option(word: Word) -> Word | None:
-    """What stands in the same word as an option: `-tFOLDER`, `--target-directory=FOLDER`."""
-    value = word.text.partition("=")[2] if word.text.startswith("--") else word.text[2:] if word.text.startswith("-") else ""
-    return replace(word, text=value) if value else None
 
 
 def _git_stays(command: LineCommand, places: Places) -> bool:

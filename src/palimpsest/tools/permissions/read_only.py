@@ -315,7 +315,8 @@ def searches_folders(command: LineCommand) -> bool | None:
 
 def lists_names(command: LineCommand) -> bool:
     """Whether a command is a search that prints the names of all files in place of lines."""
-    return program_name(command.texts[0]) == "rg" and "--files" in command.texts and paths_read(command) is not None
+    parsed = parse_options(command.words[1:], _RIPGREP)
+    return program_name(command.texts[0]) == "rg" and parsed is not None and "--files" in parsed.options
 
 
 def searched_names(command: LineCommand) -> Callable[[str], bool]:

@@ -72,6 +72,18 @@ def test_a_denied_file_is_shown_in_no_way_that_runs_without_a_question(project: 
     assert done.stdout.count('"tool_returned"') == len(WAYS)
 
 
+def test_the_description_of_a_role_that_may_not_be_read_is_not_stated(project: Path) -> None:
+    role = project / ".claude" / "agents" / "keeper.md"
+    role.parent.mkdir(parents=True)
+    role.write_text("---\ndescription: keeps the books\n---\n")
+    stated = pal(project, "-p", "go", "--json-stream", replies=("done",))
+    assert (stated.returncode, "keeps the books" in stated.stdout) == (0, True)
+    denied = pal(project, "-p", "go", "--json-stream", "--deny", "Read(.claude/agents/**)", replies=("done",))
+    assert (denied.returncode, "keeps the books" in denied.stdout) == (0, False)
+    assert f"{role} is left out: a rule restricts reading it" in denied.stderr
+    role.unlink()
+
+
 @pytest.mark.machine
 def test_a_program_that_nobody_was_asked_about_cannot_read_what_a_rule_denies(tmp_path: Path) -> None:
     folder = tmp_path / "project"
