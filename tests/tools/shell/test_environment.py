@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -58,6 +59,23 @@ def test_a_command_gets_no_secrets_nothing_that_steers_bash_no_pager_and_no_edit
         "GIT_EDITOR": "true",
         "GIT_SEQUENCE_EDITOR": NO_EDITOR,
     }
+
+
+def test_git_gets_its_numbered_settings_without_those_that_hold_a_secret() -> None:
+    settings = {
+        "safe.directory": "*",
+        "http.extraHeader": "Authorization: Basic YTpi",
+        "github.token": "x",
+        "url.https://a:b@example.org/.insteadOf": "x:",
+        "alias.kept": "status",
+        "alias.withheld": "status",
+    }
+    given = {f"GIT_CONFIG_{part}_{place}": text for place, pair in enumerate(settings.items()) for part, text in zip(("KEY", "VALUE"), pair)}
+    environment = {"PATH": os.environ["PATH"], "GIT_CONFIG_COUNT": str(len(settings)), **given}
+    passed = command_environment(environment, keep=frozenset({"GIT_CONFIG_VALUE_2"}), withhold=frozenset({"GIT_CONFIG_VALUE_5"}))
+    shown = subprocess.run(["git", "config", "--list"], env=passed, capture_output=True, text=True, check=True, cwd="/")
+    assert shown.stdout.splitlines()[-3:] == ["safe.directory=*", "github.token=x", "alias.kept=status"]
+    assert "GIT_CONFIG_COUNT" not in command_environment({"GIT_CONFIG_COUNT": "1"})
 
 
 SECRETS = {

@@ -50,7 +50,8 @@ def command_pattern(pattern: str) -> CommandPattern:
     """Read a command pattern. Raises `BadInput` if it can match no command, and says why."""
     text = pattern.removesuffix(OPEN_END)
     words, literal, started = [""], [True], False
-    for escaped, single, double, star, blank, letter in _PIECE.findall(text):
+    pieces: list[tuple[str, ...]] = _PIECE.findall(text)
+    for escaped, single, double, star, blank, letter in pieces:
         if blank:
             words, literal, started = ([*words, ""], [*literal, True], False) if started else (words, literal, False)
             continue
@@ -76,8 +77,10 @@ def command_pattern(pattern: str) -> CommandPattern:
     mark = re.search("[,:]", _with_choices(words[0]).replace("(?:", "")) if literal[0] and "/" not in words[0] else None
     if mark is not None:
         raise BadInput(f"a program has no `{mark[0]}` in its name, so the rule matches nothing; write one rule a command", where=pattern)
-    if re.match(r"/?\^", text):
+    if re.match(r"/?\^|/.*/$", text) or any(escaped.isalpha() for escaped, *_ in pieces):
         raise BadInput("a command is no regular expression; write its words, and `:*` for any further arguments", where=pattern)
+    if not "".join(text.split()).isprintable() or re.match(r"\[\s*['\"]|\{[^,]*\}", text):
+        raise BadInput(f"no command is written {text!a}, so the rule matches nothing; write its words", where=pattern)
     if literal[0] and _ASSIGNMENT.match(words[0]):
         raise BadInput("a rule begins with the program; leave out the variables", where=pattern)
     if text.split()[0] in _KEYWORDS:
@@ -128,8 +131,9 @@ def _may_match(glob: str, wanted: str) -> bool:
 
 
 def _wanted(pattern: CommandPattern) -> tuple[str, ...]:
-    # Other programs write ` *` for any further arguments.
-    return pattern.words[:-1] if len(pattern.words) > 1 and pattern.words[-1] == ".*" else pattern.words
+    # Others write ` *` for any further arguments, and `.*` as in a regular expression.
+    words = tuple(word.replace(r"\..*", ".*") for word in pattern.words)
+    return words[:-1] if len(words) > 1 and words[-1] == ".*" else words
 
 
 def _joined(words: tuple[str, ...], pattern: CommandPattern) -> str:
@@ -145,6 +149,8 @@ def foreign_command(text: str, where: str) -> tuple[str, Effect | None]:
     try:
         call = ast.parse(text, mode="eval").body
         given = {each.arg: ast.literal_eval(each.value) for each in call.keywords} if isinstance(call, ast.Call) else {}
+        if not isinstance(given["pattern"], list | tuple):
+            raise TypeError(given["pattern"])
         words = [list_of_words(each) if isinstance(each, list | tuple) else shlex.quote(each) for each in given["pattern"]]
         return " ".join(words) + OPEN_END, _DECISIONS[given["decision"]] if "decision" in given else None
     except (SyntaxError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -175,14 +181,18 @@ def check_path_pattern(pattern: str, where: str) -> None:
     reason = ""
     if not pattern.isprintable():
         reason = "a path has no control characters"
-    elif re.search(r"\\(?:[A-Za-z0-9]|$)", pattern):
-        reason = f"folders are separated by `/`: {re.sub(r'^[A-Za-z]:', '/', pattern.replace(chr(92), '/'))}"
-    elif plain[0] in "'\"" and plain[-1] == plain[0]:
+    elif re.search(r"\\(?:[A-Za-z0-9]|$)|[^/]\\\.|\\\\|\\\*+$", pattern):
+        reason = f"folders are separated by `/`, and a dot needs no `\\`: {re.sub(r'^[A-Za-z]:', '/', pattern.replace(chr(92), '/'))}"
+    elif plain[0] in "'\"`" and plain[-1] == plain[0]:
         reason = f"leave out the quotes: {pattern[1:-1]}"
     elif plain[0] + plain[-1] == "()" or re.match(r"\[\s*['\"]", plain):
         reason = "write the path alone, and `\\(` or `\\[` for a bracket itself"
     elif field := _FIELD.match(plain):
         reason = f"leave out `{field[0]}`"
+    elif plain[0] == "^" or plain[-1] == "$":
+        reason = "a path is no regular expression; `*` stands for any letters, `**` for any folders"
+    elif re.search(r"[@+?*]\(", plain):
+        reason = "a choice is written in braces, `{a,b}`; and `\\(` is a bracket itself"
     elif "|" in plain:
         reason = f"a choice is written in braces: {{{pattern.replace('|', ',')}}}; and `\\|` is the letter itself"
     elif plain[0] == "!":
@@ -216,7 +226,7 @@ def check_path_pattern(pattern: str, where: str) -> None:
 def _is_list(pattern: str) -> bool:
     """Whether a pattern looks like several: parentheses that end before they begin, or a comma that is not in braces."""
     depth = [pattern[: place + 1].count("(") - pattern[: place + 1].count(")") for place in range(len(pattern))]
-    return min(depth) < 0 or depth[-1] != 0 or "," in re.sub(r"\{[^{}]*\}", "", re.sub(r"\{[^{}]*\}", "", pattern))
+    return min(depth) < 0 or depth[-1] != 0 or ";" in pattern or "," in re.sub(r"\{[^{}]*\}", "", re.sub(r"\{[^{}]*\}", "", pattern))
 
 
 def escaped_path(path: str) -> str:

@@ -104,7 +104,7 @@ def parse_rule(text: str, tools: Collection[str] | None = None) -> Rule:
 def _checked(rule: Rule, where: str) -> Rule:
     """The rule with its pattern as ours write it. Raises `BadInput` if the pattern cannot be read or can match nothing."""
     if rule.tool in COMMAND_TOOLS:
-        rule = Rule(rule.tool, re.sub(r"\s*:\s*\*$", OPEN_END, words_of_list(rule.pattern)), rule.effect)
+        rule = Rule(rule.tool, re.sub(r"\s*:\s*\*+$", OPEN_END, words_of_list(rule.pattern)), rule.effect)
         try:
             read = command_pattern(rule.pattern)
         except BadInput as error:

@@ -50,6 +50,10 @@ _REPOSITORY: Final = frozenset(
         *("GIT_CONFIG", "GIT_CONFIG_PARAMETERS", "GIT_PREFIX", "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE", "GIT_NAMESPACE"),
     }
 )
+# Settings of git, by number. It starts for no command at all if one is missing.
+_SETTING: Final = "GIT_CONFIG_"
+_NUMBERED: Final = lazy_pattern(rf"{_SETTING}(?:COUNT|KEY_\d+|VALUE_\d+)")
+_MOST_SETTINGS: Final = 1_000
 # Git runs it as a shell command, with the file to be edited as an argument.
 _NO_TODO_EDITOR: Final = (
     'echo "there is no editor here: set GIT_SEQUENCE_EDITOR to a command that edits the list of commits, such as sed -i" >&2; false'
@@ -87,9 +91,23 @@ def command_environment(
     passed = {
         name: value
         for name, value in environment.items()
-        if name not in withhold and (name in keep or not (_steers(name) or is_secret(name, value)))
+        if name not in withhold and not _NUMBERED.fullmatch(name) and (name in keep or not (_steers(name) or is_secret(name, value)))
     }
-    return {**passed, **_WITHOUT_TERMINAL}
+    return {**passed, **_git_settings(environment, keep, withhold), **_WITHOUT_TERMINAL}
+
+
+def _git_settings(environment: Mapping[str, str], keep: frozenset[str], withhold: frozenset[str]) -> dict[str, str]:
+    """The numbered settings of git without those that hold a secret."""
+    count = environment.get(f"{_SETTING}COUNT", "")
+    found: list[tuple[str, str]] = []
+    for number in range(min(int(count), _MOST_SETTINGS) if count.isdecimal() else 0):
+        names = (f"{_SETTING}KEY_{number}", f"{_SETTING}VALUE_{number}")
+        key, value = (environment.get(name, "") for name in names)
+        secret = is_secret(key.replace(".", "_"), value) or _holds_secret("", key)
+        if key and withhold.isdisjoint(names) and (names[1] in keep or not secret):
+            found.append((key, value))
+    numbered = {f"{_SETTING}{part}_{place}": text for place, pair in enumerate(found) for part, text in zip(("KEY", "VALUE"), pair, strict=True)}
+    return {f"{_SETTING}COUNT": str(len(found)), **numbered} if found else {}
 
 
 class CommandEnvironment(Mapping[str, str]):
