@@ -111,7 +111,35 @@ def bare_folder_with_a_shared_one(place: Path) -> Path:
     return place / "store" / "config"
 
 
-@pytest.mark.parametrize("made", [folder_that_ends_with_a_space, nested_folder_that_ends_with_a_space, bare_folder_with_a_shared_one])
+def bare_folder_whose_head_is_a_link_to_nothing(place: Path) -> Path:
+    for entry in (place / ".git").iterdir():
+        shutil.move(entry, place / entry.name)
+    (place / ".git").rmdir()
+    (place / "HEAD").unlink()
+    (place / "HEAD").symlink_to("refs/heads/gone")
+    config = (place / "config").read_text().replace("bare = true", "").replace("bare = false", "")
+    (place / "config").write_text(config + "[core]\n\tworktree = .\n")
+    return place / "config"
+
+
+def nested_below_a_head_that_is_a_link_to_nothing(place: Path) -> Path:
+    inner = repository(place / "inner")
+    git(place, "add", "inner")
+    (place / ".git" / "HEAD").unlink()
+    (place / ".git" / "HEAD").symlink_to("refs/heads/gone")
+    return inner / ".git" / "config"
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        folder_that_ends_with_a_space,
+        nested_folder_that_ends_with_a_space,
+        bare_folder_with_a_shared_one,
+        bare_folder_whose_head_is_a_link_to_nothing,
+        nested_below_a_head_that_is_a_link_to_nothing,
+    ],
+)
 def test_the_settings_that_git_obeys_are_those_that_are_judged(tmp_path: Path, made: Callable[[Path], Path]) -> None:
     place = repository(tmp_path / "repo")
     (place / "a").write_text("2")

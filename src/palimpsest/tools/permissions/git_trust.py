@@ -55,18 +55,23 @@ def git_only_reads(folder: Path) -> bool:
 def _only_reads(folder: Path) -> bool:
     for place in (folder, *folder.parents):
         # Git takes a folder of this shape for a bare repository, with a configuration of its own.
-        if (place / "HEAD").exists() and any((place / name).exists() for name in ("objects", "commondir")):
+        if _there(place / "HEAD") and any(_there(place / name) for name in ("objects", "commondir")):
             return False
         entry = place / ".git"
         if entry.is_dir():
             if not _plain(entry):
                 return False
             # Git goes on above a folder that only has the name of a repository.
-            if (entry / "HEAD").exists() and (entry / "objects").exists():
+            if _there(entry / "HEAD") and _there(entry / "objects"):
                 return _nested_are_plain(place, entry)
         elif entry.exists() or entry.is_symlink():
             return _linked(entry)
     return True
+
+
+def _there(path: Path) -> bool:
+    """Whether there is a name: for git, a link to nothing is a HEAD too."""
+    return os.path.lexists(path)
 
 
 def _linked(entry: Path, depth: int = 0) -> bool:
@@ -149,7 +154,7 @@ def tracked_files(folder: Path) -> tuple[Path, ...] | None:
         else:
             return None if any((each / ".git").is_symlink() for each in (folder, *folder.parents)) else ()
         index = git / "index"
-        if not (git / "HEAD").exists() or any(git.glob("sharedindex.*")):
+        if not _there(git / "HEAD") or any(git.glob("sharedindex.*")):
             return None
         entries = _index_entries(data, index) if (data := _index_bytes(index)) else ()
         return tuple(top / name for _, name in entries if not name.endswith("/"))
@@ -162,7 +167,7 @@ def repository_of(folder: Path) -> Path | None:
     for each in (folder, *folder.parents):
         place = each / ".git"
         # Git goes on above a folder that only has the name of a repository.
-        if (place / "HEAD").exists() and (place / "objects").exists():
+        if _there(place / "HEAD") and _there(place / "objects"):
             return each
         if place.is_file() or place.is_symlink():
             return None

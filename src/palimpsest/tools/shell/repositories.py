@@ -49,7 +49,7 @@ def _modules(folder: Path) -> tuple[Path, ...] | None:
     around = [folder / "modules"]
     for place in around:
         inner = [path for path in place.glob("*") if path.is_dir() and not path.is_symlink()]
-        found += (modules := [path for path in inner if (path / "HEAD").exists() or (path / "config").exists()])
+        found += (modules := [path for path in inner if os.path.lexists(path / "HEAD") or (path / "config").exists()])
         around += [path for path in inner if path not in modules] + [path / "modules" for path in modules]
         if len(around) + len(found) > 4 * _MOST_MODULES:
             return None

@@ -84,6 +84,25 @@ def test_the_description_of_a_role_that_may_not_be_read_is_not_stated(project: P
     role.unlink()
 
 
+def test_a_head_that_is_a_link_to_nothing_starts_no_program_of_a_clone_and_shows_no_denied_file(tmp_path: Path) -> None:
+    given, clone = tmp_path / "given", tmp_path / "project"
+    for name in ("part/objects/x", "part/refs/x", ".env"):
+        (given / name).parent.mkdir(parents=True, exist_ok=True)
+        (given / name).write_text("old\n")
+    (given / "part" / "HEAD").symlink_to("refs/heads/gone")
+    (given / "part" / "config").write_text(f"[core]\nrepositoryformatversion=0\nworktree=.\nfsmonitor=touch {tmp_path}/ran; false\n")
+    who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    for words in (("init", "-q"), ("add", "-f", "."), (*who, "commit", "-qm", "first"), ("clone", "-q", ".", clone)):
+        subprocess.run(["git", "-C", given, *words], check=True)
+    (clone / ".env").write_text(SECRET)
+    (clone / ".git" / "HEAD").unlink()
+    (clone / ".git" / "HEAD").symlink_to("refs/heads/gone")
+    calls = [{"calls": [{"tool": "bash", "args": {"command": line}} for line in ("git diff", "cd part && git status")]}, "done"]
+    done = pal(clone, "-p", "go", "--json-stream", "--deny", "Read(.env)", replies=tuple(calls), config='sandbox = "off"\n')
+    assert (done.returncode, (tmp_path / "ran").exists(), SECRET in done.stdout) == (0, False, False)
+    assert done.stdout.count('"permission_asked"') == 2
+
+
 @pytest.mark.machine
 def test_a_program_that_nobody_was_asked_about_cannot_read_what_a_rule_denies(tmp_path: Path) -> None:
     folder = tmp_path / "project"

@@ -45,7 +45,8 @@ def files_like(root: Path, typed: str) -> Iterable[str]:
         for name in sorted(files):
             looked_at += 1
             path = (Path(folder) / name).relative_to(root).as_posix()
-            rank = _rank(path.casefold(), folded)
+            # A direction character in a name would turn the line round.
+            rank = _rank(path.casefold(), folded) if path.isprintable() else None
             if rank is not None:
                 found.append((rank, len(path), path))
         if looked_at > _MOST_LOOKED_AT:
