@@ -118,9 +118,11 @@ def test_a_file_is_completed_behind_an_at_sign(room: Callable[..., Room]) -> Non
     (here.project / "source").mkdir()
     (here.project / "source" / "parser.py").write_text("x = 1\n")
     (here.project / "other.txt").write_text("")
+    (here.project / "parsed\u202e.py").write_text("")
     with here.terminal() as screen:
         screen.type("look at @pars")
         screen.wait_for("  @source/parser.py")
+        assert "parsed" not in screen.text()
         screen.press("tab")
         screen.wait_for("❯ look at @source/parser.py")
         screen.press("enter")
