@@ -11,6 +11,7 @@ import pytest
 
 from palimpsest.tools.shell.bash import Shell
 from palimpsest.tools.shell.environment import command_environment
+from palimpsest.tools.shell.sandbox import Area, Sandbox, find_sandbox
 from palimpsest.tools.workspace import Workspace
 
 pytestmark = pytest.mark.machine
@@ -234,3 +235,21 @@ def test_git_takes_the_message_that_it_proposes_and_refuses_an_empty_one(reposit
     code, text = repository("echo x > x && git add x && git commit")
     assert code == 1
     assert "Aborting commit due to empty commit message" in text
+
+
+def test_a_command_works_in_the_folder_itself_if_the_user_entered_it_through_a_link(tmp_path: Path) -> None:
+    project, link = tmp_path / "project", tmp_path / "link"
+    project.mkdir()
+    link.symlink_to(project)
+    area = Area(project, (), tmp_path / "temp", home=tmp_path)
+    area.temp.mkdir()
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PWD": str(link)}
+
+    async def said(sandbox: Sandbox) -> str:
+        shell = Shell(project, environment, sandbox=sandbox.wrap(area), temp=area.temp)
+        return (await shell.tools()[0].run(json.dumps({"command": "pwd; touch here"}), Workspace(project))).text
+
+    # Bubblewrap goes to the home folder where a link is not to be seen.
+    for sandbox in (Sandbox("none"), find_sandbox(area)):
+        assert asyncio.run(said(sandbox)) == f"{project}\n"
+        (project / "here").unlink()

@@ -298,7 +298,8 @@ def path_expression(form: PathForm, *, wide: bool) -> re.Pattern[str]:
     glob = form.glob.rstrip("/")
     if wide and glob.endswith("/**"):
         glob = glob[:-3]
-    before = "(?:.*/)?" if form.floating else ""
+    # `**/x` is meant for granted folders too, whose files are known by their absolute paths.
+    before = "(?:.*/)?" if form.floating else "/?" if wide and glob.startswith("**/") else ""
     # Some file systems ignore case, so a rule that restricts does too.
     body = glob_expression(unicodedata.normalize("NFC", glob) if wide else glob) if glob else "[^/]*"
     return re.compile(f"{before}{body}(?:/.*)?", re.DOTALL | (re.IGNORECASE if wide else re.NOFLAG))

@@ -195,7 +195,9 @@ class Shell(Struct):
         arguments = wrap((_BASH, "--noprofile", "--norc", "-c", _SCRIPT, _BASH, command))
         temp = {} if self.temp is None else {"TMPDIR": str(self.temp)}
         try:
-            running = await start(arguments, command, self.cwd, {**self.environment, **temp, **more}, self.watcher)
+            # A path through a link, as the user's shell may have given it, does not lead to the folder in a sandbox.
+            environment = {**self.environment, "PWD": str(self.cwd), **temp, **more}
+            running = await start(arguments, command, self.cwd, environment, self.watcher)
         except OSError as error:
             raise ToolError(f"bash cannot be started: {error.strerror or error}") from error
         running.note = note

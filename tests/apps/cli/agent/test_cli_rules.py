@@ -72,6 +72,23 @@ def test_a_denied_file_is_shown_in_no_way_that_runs_without_a_question(project: 
     assert done.stdout.count('"tool_returned"') == len(WAYS)
 
 
+@pytest.mark.machine
+@pytest.mark.parametrize("rule", [".env", "**/.env", "**/keys/**"])
+@pytest.mark.parametrize("mode", ["ask", "auto"])
+def test_a_denial_for_every_folder_holds_in_a_granted_one(tmp_path: Path, rule: str, mode: str) -> None:
+    project, granted = tmp_path / "project", tmp_path / "granted"
+    name = "keys/key" if "keys" in rule else ".env"
+    (granted / name).parent.mkdir(parents=True)
+    (granted / name).write_text(SECRET)
+    project.mkdir()
+    lines = (f"cat {granted / name}", f"cd {granted} && cat {name}", f"grep -r s {granted}", f"python3 -c 'print(open(\"{granted / name}\").read())'")
+    calls = [{"tool": "bash", "args": {"command": line}} for line in lines]
+    calls += [{"tool": "read", "args": {"path": str(granted / name)}}, {"tool": "grep", "args": {"pattern": "s", "path": str(granted)}}]
+    words = ("--deny", f"Read({rule})", "--add-dir", str(granted), "--mode", mode)
+    done = pal(project, "-p", "go", "--json-stream", *words, replies=({"calls": calls}, "done"))
+    assert (done.returncode, done.stdout.count('"tool_returned"'), SECRET in done.stdout) == (0, len(calls), False)
+
+
 def test_the_description_of_a_role_that_may_not_be_read_is_not_stated(project: Path) -> None:
     role = project / ".claude" / "agents" / "keeper.md"
     role.parent.mkdir(parents=True)
