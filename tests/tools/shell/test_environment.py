@@ -71,8 +71,11 @@ def test_git_gets_its_numbered_settings_without_those_that_hold_a_secret() -> No
         "alias.kept": "status",
         "alias.withheld": "status",
     }
-    given = {f"GIT_CONFIG_{part}_{place}": text for place, pair in enumerate(settings.items()) for part, text in zip(("KEY", "VALUE"), pair)}
-    environment = {"PATH": os.environ["PATH"], "GIT_CONFIG_COUNT": str(len(settings)), **given}
+    keys, values = (
+        {f"GIT_CONFIG_{part}_{place}": text for place, text in enumerate(texts)}
+        for part, texts in (("KEY", settings.keys()), ("VALUE", settings.values()))
+    )
+    environment = {"PATH": os.environ["PATH"], "GIT_CONFIG_COUNT": str(len(settings)), **keys, **values}
     passed = command_environment(environment, keep=frozenset({"GIT_CONFIG_VALUE_2"}), withhold=frozenset({"GIT_CONFIG_VALUE_5"}))
     shown = subprocess.run(["git", "config", "--list"], env=passed, capture_output=True, text=True, check=True, cwd="/")
     assert shown.stdout.splitlines()[-3:] == ["safe.directory=*", "github.token=x", "alias.kept=status"]

@@ -149,12 +149,15 @@ def foreign_command(text: str, where: str) -> tuple[str, Effect | None]:
     try:
         call = ast.parse(text, mode="eval").body
         given = {each.arg: ast.literal_eval(each.value) for each in call.keywords} if isinstance(call, ast.Call) else {}
-        if not isinstance(given["pattern"], list | tuple):
-            raise TypeError(given["pattern"])
-        words = [list_of_words(each) if isinstance(each, list | tuple) else shlex.quote(each) for each in given["pattern"]]
-        return " ".join(words) + OPEN_END, _DECISIONS[given["decision"]] if "decision" in given else None
+        return _words_of(given["pattern"]) + OPEN_END, _DECISIONS[given["decision"]] if "decision" in given else None
     except (SyntaxError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise BadInput('the rule is not understood; write `prefix_rule(pattern=["rm"], decision="forbidden")`', where=where) from error
+
+
+def _words_of(pattern: object) -> str:
+    if not isinstance(pattern, list | tuple):
+        raise TypeError(pattern)
+    return " ".join(list_of_words(each) if isinstance(each, list | tuple) else shlex.quote(each) for each in pattern)
 
 
 def list_of_words(choices: list[str] | tuple[str, ...]) -> str:

@@ -106,7 +106,9 @@ def _git_settings(environment: Mapping[str, str], keep: frozenset[str], withhold
         secret = is_secret(key.replace(".", "_"), value) or _holds_secret("", key)
         if key and withhold.isdisjoint(names) and (names[1] in keep or not secret):
             found.append((key, value))
-    numbered = {f"{_SETTING}{part}_{place}": text for place, pair in enumerate(found) for part, text in zip(("KEY", "VALUE"), pair, strict=True)}
+    numbered = {
+        f"{_SETTING}{part}_{place}": text for place, pair in enumerate(found) for part, text in zip(("KEY", "VALUE"), pair, strict=True)
+    }
     return {f"{_SETTING}COUNT": str(len(found)), **numbered} if found else {}
 
 

@@ -81,7 +81,12 @@ def test_a_denial_for_every_folder_holds_in_a_granted_one(tmp_path: Path, rule: 
     (granted / name).parent.mkdir(parents=True)
     (granted / name).write_text(SECRET)
     project.mkdir()
-    lines = (f"cat {granted / name}", f"cd {granted} && cat {name}", f"grep -r s {granted}", f"python3 -c 'print(open(\"{granted / name}\").read())'")
+    lines = (
+        f"cat {granted / name}",
+        f"cd {granted} && cat {name}",
+        f"grep -r s {granted}",
+        f"python3 -c 'print(open(\"{granted / name}\").read())'",
+    )
     calls = [{"tool": "bash", "args": {"command": line}} for line in lines]
     calls += [{"tool": "read", "args": {"path": str(granted / name)}}, {"tool": "grep", "args": {"pattern": "s", "path": str(granted)}}]
     words = ("--deny", f"Read({rule})", "--add-dir", str(granted), "--mode", mode)
