@@ -21,7 +21,7 @@ def npm_program(folder: Path, package: str, name: str, variable: str) -> Path:
         pytest.skip(f"npm is not installed, and {package} comes from there; {variable} can name the program")
     # Without a package of its own, npm would install into a folder above that has one.
     (folder / "package.json").write_text('{"private": true}\n')
-    command = ["npm", "install", "--no-audit", "--no-fund", "--fetch-retries", "1", package]
+    command = ["npm", "install", "--cache", str(folder / "cache"), "--no-audit", "--no-fund", "--fetch-retries", "1", package]
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=_INSTALL_SECONDS)
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""Tools that come and go during a session: what an item of the view says about it, and which tools can be called by a view."""
+"""Tools that come and go during a session, and another effort: what an item of the view says about it, and what holds by a view."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
@@ -12,10 +12,11 @@ TOOL_CHANGES: Final = "tool_changes"
 
 
 class ToolChange(Value, frozen=True):
-    """The names of tools that can be called from here on, and of those that cannot be any more."""
+    """The names of tools that can be called from here on, and of those that cannot be any more; `effort` is empty if it stays."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    effort: str = ""
 
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -30,9 +31,9 @@ class PlacedChange(NamedTuple):
     available: frozenset[str]
 
 
-def tool_changes_content(added: tuple[str, ...], removed: tuple[str, ...]) -> Opaque:
+def tool_changes_content(change: ToolChange) -> Opaque:
     """The content of an item that says it; no provider takes it as it is, and no other model is sent a text for it."""
-    return Opaque("", "", _encode(ToolChange(added, removed)).decode())
+    return Opaque("", "", _encode(change).decode())
 
 
 def is_tool_change(item: Item) -> bool:
@@ -54,4 +55,10 @@ def placed_changes(items: Iterable[Item], declared: Iterable[str], deferred: Ite
         added = tuple(name for name in said.added if name in known and name not in available)
         removed = tuple(name for name in said.removed if name in available)
         available = available.difference(removed).union(added)
-        yield PlacedChange(item, ToolChange(added, removed), available)
+        yield PlacedChange(item, ToolChange(added, removed, said.effort), available)
+
+
+def stated_effort(items: Iterable[Item]) -> str:
+    """The effort that the items of a view state last; empty if none does."""
+    stated = [_decode(item.content.data).effort for item in items if is_tool_change(item) and isinstance(item.content, Opaque)]
+    return next((effort for effort in reversed(stated) if effort), "")

@@ -41,9 +41,10 @@ from palimpsest.engine.bound_reasoning import BoundReasoning
 from palimpsest.engine.environment import Environment, RequestEncoder
 from palimpsest.profiles.profile import Profile
 from palimpsest.sources.reconcile import folded_at
+from palimpsest.wire.binding import ANY_PREFIX
 from palimpsest.wire.encoding.media import NotedFetch
 from palimpsest.wire.models.cards import ModelCard, card, recorded_card
-from palimpsest.wire.past_requests import PastThinking, is_bound, recorded_tools
+from palimpsest.wire.past_requests import PastThinking, is_bound, recorded_tools, sent_effort
 from palimpsest.wire.request import Params, Tool
 
 _encode = msgspec.json.Encoder().encode
@@ -230,7 +231,8 @@ class Session:
 
     @property
     def request_params(self) -> Params:
-        """The parameters of the next request, with the lifetime of its cache entries."""
+        """The parameters of the next request, with the lifetime of its cache entries and the effort that its reasoning is bound to."""
+        params = self._with_bound_effort()
         own, tariff = self.lifetime, tariff_of(self.card)
         if self.profile.cache.lifetime == "auto" and tariff is not None and tariff.long.ms != tariff.short.ms:
             longest = self._longest_prefix()
@@ -238,7 +240,14 @@ class Session:
             account, loss = self.derived.account.value(), self.profile.cache.loss
             own = chosen_lifetime(account, self.earlier, tariff, own, cached=cached, tokens=self.used, loss=loss, bills=self.bills)
         ttl: Literal["5m", "1h"] = "1h" if own == HOUR_MS else "5m"
-        return self.params if ttl == self.params.ttl else replace(self.params, ttl=ttl)
+        return params if ttl == params.ttl else replace(params, ttl=ttl)
+
+    def _with_bound_effort(self) -> Params:
+        """The parameters with the effort of the last request, if its reasoning is bound to it: the list states another one."""
+        call = self.log.view.call
+        if call is None or call.model != self.card.name or call.prefix in ("", ANY_PREFIX) or call.wire != "responses":
+            return self.params
+        return replace(self.params, effort=sent_effort(call)) if self.params.effort else self.params
 
     @property
     def bills(self) -> tuple[float, float] | None:

@@ -142,6 +142,11 @@ def _sent_params(call: CallStarted) -> Params:
     return replace(_params_of(call.params), fitted=True)
 
 
+def sent_effort(call: CallStarted) -> str:
+    """The effort in the field of a request; empty if it had none. Raises `BadLog` if its parameters cannot be read."""
+    return _params_of(call.params).effort
+
+
 def recorded_tools(address: str, fetch: Fetch) -> tuple[Tool, ...]:
     """The tools of a call, decoded from their blob. Raises `BadLog` if it cannot be decoded."""
     if not address:

@@ -134,13 +134,13 @@ def fitted_params(params: Params, card: ModelCard) -> Params:
     if params.fitted:
         return params
     temperature = params.temperature if card.sampling else None
-    params = replace(params, temperature=temperature, effort=_accepted_effort(params.effort, card), fitted=True)
+    params = replace(params, temperature=temperature, effort=accepted_effort(params.effort, card), fitted=True)
     if not card.forced_tools and params.tool_choice not in ("auto", "none"):
         params = replace(params, tool_choice="auto", demanded_tool=params.tool_choice)
     return _with_accepted_thinking(params, card) if card.wire == "anthropic" else params
 
 
-def _accepted_effort(effort: str, card: ModelCard) -> str:
+def accepted_effort(effort: str, card: ModelCard) -> str:
     """The effort, or the lowest that the model accepts if that is higher."""
     least = card.least_effort
     return least if effort in _EFFORTS and least in _EFFORTS and _EFFORTS.index(effort) < _EFFORTS.index(least) else effort

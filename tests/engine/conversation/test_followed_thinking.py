@@ -79,3 +79,33 @@ def test_a_list_that_nothing_edits_is_the_list_of_its_owner(tmp_path: Path) -> N
     for _ in range(3):
         loop.send()
     assert loop.conversation.prepare(loop.messages, tools=TOOLS, system=SYSTEM) is loop.messages
+
+
+STATED: list[dict[str, Any]] = [
+    {"type": "additional_tools", "role": "developer", "tools": [{"type": "function", "name": "late", "parameters": {"type": "object"}}]},
+    {"type": "configuration_update", "reasoning": {"effort": "low"}},
+]
+
+
+@pytest.mark.states("PV-73")
+def test_what_a_client_states_to_openai_in_its_list_stays_when_what_is_around_it_is_folded(tmp_path: Path) -> None:
+    script = [[thinks(f"thought {number}"), calls("cat", path=f"{number}.py")] for number in range(12)]
+    with (
+        StrictProvider(script) as double,
+        Conversation.open("loop", model="gpt-6-sol", home=tmp_path, settings={"PAL_COMPACT_AT": "8000"}, shape="responses") as conversation,
+    ):
+        items: list[Any] = [{"role": "user", "content": "Read all of it."}]
+        for number in range(12):
+            body = {"model": "gpt-6-sol", "input": list(conversation.prepare(items))}
+            answered = double.answer(body, path="/v1/responses", headers={"authorization": "Bearer key"})
+            conversation.observe(answered.json)
+            items += answered.json["output"]
+            items += [
+                {"type": "function_call_output", "call_id": each["call_id"], "output": "x = 1\n" * 700}
+                for each in answered.json["output"]
+                if each["type"] == "function_call"
+            ]
+            items += [*(STATED if number == 1 else ()), {"role": "user", "content": f"Go on {number}."}]
+        edits = [edit.by for edit in conversation.audit()]
+    assert "fold" in edits
+    assert [item for item in double.bodies[-1]["input"] if item in STATED] == STATED

@@ -7,14 +7,19 @@ from corpus import CORPUS, GOLDEN, WITHOUT
 from strict_replay import APPENDS, StrictShare, every_profile, shares
 
 from palimpsest.lab.simulation.simulation import replay_card
+from palimpsest.wire.models.cards import CARDS
 
 SOME = (APPENDS, "palimpsest", "provider", "claude-code", "opencode", "codex", "classroom")
 
 
-def checked(folder: Path, window: int, *names: str) -> dict[str, StrictShare]:
+MODEL = "claude-opus-5-5"
+OTHERS = sorted(each.name for each in CARDS if each.binds_thinking and each.name != MODEL)
+
+
+def checked(folder: Path, window: int, *names: str, model: str = MODEL) -> dict[str, StrictShare]:
     """The shares by profile, after checking that no request was refused, and that a client which only appends keeps all thinking."""
     kinds = {name: kind for name, kind in every_profile().items() if name in names or not names}
-    found = shares(folder, kinds, replay_card("claude-opus-5-5", window=window))
+    found = shares(folder, kinds, replay_card(model, window=window))
     assert {name: (dict(share.refused), share.failed) for name, share in found.items()} == dict.fromkeys(found, ({}, ()))
     assert found[APPENDS].kept == found[APPENDS].made
     return found
@@ -26,6 +31,13 @@ def test_no_request_of_the_golden_sessions_is_refused_under_profiles_that_edit()
     found = checked(GOLDEN, 30_000, *SOME)
     edited = {name for name, share in found.items() if share.edits and share.kept < share.made}
     assert {"palimpsest", "claude-code", "opencode"} <= edited
+
+
+@pytest.mark.long
+@pytest.mark.states("PV-91", "PV-92")
+@pytest.mark.parametrize("model", OTHERS)
+def test_no_request_of_the_golden_sessions_is_refused_on_any_other_model_that_binds_its_thinking(model: str) -> None:
+    checked(GOLDEN, 30_000, model=model)
 
 
 @pytest.mark.long

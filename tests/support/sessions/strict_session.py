@@ -36,14 +36,15 @@ class StrictlyAnswered:
     async def stream(self, request: Sendable) -> AsyncGenerator[Delta | ModelReplied, None]:
         """Yield the deltas of the answer, then the reply; raise as a provider over HTTP does."""
         body = msgspec.json.decode(request.body, type=dict[str, object])
-        answered = self.double.answer(body, headers=with_betas(_HEADERS, getattr(request, "betas", ())))
-        if answered.status != 200:
-            raise status_error(answered.status, b"".join(answered.pieces), answered.headers, Redactor(()), "anthropic")
         model = card(str(body["model"]))
+        path = "/v1/responses" if model.wire == "responses" else "/v1/messages"
+        answered = self.double.answer(body, path=path, headers=with_betas(_HEADERS, getattr(request, "betas", ())))
+        if answered.status != 200:
+            raise status_error(answered.status, b"".join(answered.pieces), answered.headers, Redactor(()), model.provider)
         if not body.get("stream"):
-            yield decode_response("anthropic", b"".join(answered.pieces), model)
+            yield decode_response(model.wire, b"".join(answered.pieces), model)
             return
-        streamed = decoder("anthropic", model)
+        streamed = decoder(model.wire, model)
         for piece in answered.pieces:
             for delta in streamed.deltas(piece):
                 yield delta

@@ -154,6 +154,7 @@ def test_what_a_header_names_is_accepted_with_it() -> None:
             "mid-conversation-output-config-2026-07-01",
             asked(user("hi"), LOWER),
         ),
+        ("per-turn-control-2026-07-01", asked(user("hi"), LOWER)),
         ("task-budgets-2026-03-13", asked(user("hi"), output_config={"task_budget": {"type": "tokens", "total": 9}})),
         ("mid-conversation-tool-changes-2026-07-01", asked(user("hi"), adds, tools=[*asked()["tools"], late])),
         ("server-side-fallback-2026-07-01", asked(user("hi"), fallbacks="default")),

@@ -35,6 +35,24 @@ def test_a_continuation_sends_only_what_is_new_and_its_thinking_is_bound_to_the_
 
 
 @pytest.mark.states("PV-20")
+def test_each_continuation_has_breakpoints_of_its_own() -> None:
+    def marked(text: str, key: str = "content") -> Body:
+        return {"role": "user", key: [{"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}]}
+
+    provider = StrictProvider()
+    system = marked("Be brief. " * 400, "system")["system"]
+    answered = provider.answer(asked(marked("look"), system=system, **CREATE), headers=HEADERS)
+    for number in range(5):
+        previous, read = answered.json["id"], answered.json["usage"]["cache_read_input_tokens"]
+        # A client may send the system prompt again, with its breakpoint, or not.
+        again = {"system": system} if number % 2 else {}
+        answered = provider.answer(continued(previous, marked(f"go on {number}"), **again), headers=HEADERS)
+        assert answered.status == 200
+        assert answered.json["usage"]["cache_read_input_tokens"] > read
+    assert dict(provider.counts.refused) == {}
+
+
+@pytest.mark.states("PV-20")
 def test_a_thread_that_is_gone_was_continued_or_differs_is_refused_with_its_code() -> None:
     provider = StrictProvider()
     first = provider.answer(asked(user("look"), **CREATE), headers=HEADERS).json["id"]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from palimpsest.core.items import Cover, Document, Image, Item, Kind, Signature, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Content, Cover, Document, Image, Item, Kind, Opaque, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models.cards import ModelCard, card
@@ -42,6 +42,21 @@ def test_the_whole_body_in_its_order() -> None:
         b'"stream":true,"include":["reasoning.encrypted_content"],"prompt_cache_key":"thread","instructions":"Base.",'
         b'"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]}]}'
     )
+
+
+@pytest.mark.states("PV-48")
+@pytest.mark.parametrize("name", ["grok-4.5", "grok-4.6", "grok-4.7"])
+def test_the_sealed_items_of_grok_go_back_as_they_came_with_the_key_of_the_conversation(name: str) -> None:
+    model, compaction = card(name), '{"type":"compaction","id":"cmp_1","encrypted_content":"s1"}'
+    thought = Thinking("", Signature("xai", name, "s2"), "digest")
+    contents: tuple[Content, ...] = (Opaque("xai", name, compaction), Text("go on"), thought, Text("Done.", "assistant"), Text("and on"))
+    kinds: tuple[Kind, ...] = ("summary", "user", "thinking", "assistant", "user")
+    items = tuple(Item(f"{at}.0", kind, content) for at, (kind, content) in enumerate(zip(kinds, contents, strict=True), 1))
+    request = encode(View(items=items), model, (), Params(cache_key="thread"))
+    body = json.loads(request.body)
+    assert (request.wire, body["prompt_cache_key"]) == ("responses", "thread")
+    assert body["input"][0] == json.loads(compaction)
+    assert [item.get("encrypted_content") for item in body["input"]] == ["s1", None, "s2", None, None]
 
 
 def test_base_instructions_have_a_field_and_the_rest_of_the_head_comes_first() -> None:

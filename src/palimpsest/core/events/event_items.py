@@ -18,7 +18,7 @@ from palimpsest.core.events import (
     ViewEdited,
 )
 from palimpsest.core.items import Content, Item, Kind, Text, Thinking, kind_of
-from palimpsest.core.tool_changes import TOOL_CHANGES, tool_changes_content
+from palimpsest.core.tool_changes import TOOL_CHANGES, ToolChange, tool_changes_content
 
 # Characters of an item id: three numbers of 18 digits with two dots.
 _LONGEST_ID: Final = 56
@@ -44,8 +44,8 @@ def items_of(seq: int, body: Body) -> list[Item]:
                 Item(f"{seq}.{number}", "context", Text(statement.text, statement.role, ref=statement.ref), statement.source)
                 for number, statement in enumerate((*(head or ()), *statements))
             ]
-        case ToolsChanged(added=added, removed=removed):
-            return [Item(f"{seq}.0", "context", tool_changes_content(added, removed), TOOL_CHANGES)]
+        case ToolsChanged(added=added, removed=removed, effort=effort):
+            return [Item(f"{seq}.0", "context", tool_changes_content(ToolChange(added, removed, effort)), TOOL_CHANGES)]
         case UserSaid(parts=parts, steering=steering):
             kind = "steering" if steering else "user"
         case Recalled(parts=parts):

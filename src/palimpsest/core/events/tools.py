@@ -21,11 +21,13 @@ class ToolsOffered(EventBody, frozen=True, tag="tools_offered"):
 class ToolsChanged(EventBody, frozen=True, tag="tools_changed"):
     """A statement to the model at this place of the view: the tools that it can call from here on, and those that it cannot any more.
 
-    Recorded right before a request to a model for which a changed list of tools would be an edit of everything.
+    Recorded right before a request to a model for which a changed list of tools would be an edit of everything. `effort` is another
+    effort from here on, for a model whose earlier reasoning a changed field would cost; empty if it stays.
     """
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    effort: str = ""
 
 
 class ToolStarted(EventBody, frozen=True, tag="tool_started"):

@@ -6,7 +6,7 @@ from palimpsest.core.errors import PromptTooLong
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.events.deltas import Delta
 from palimpsest.core.situation import Moment
-from palimpsest.engine.calls.late_tools import announce_tools, declared_tools
+from palimpsest.engine.calls.late_tools import announce_changes, declared_tools
 from palimpsest.engine.calls.plans import carry_out
 from palimpsest.engine.calls.sending import Outgoing, ignore, send, with_reply_limit
 from palimpsest.engine.policies import PolicyRun, run_policies
@@ -59,7 +59,7 @@ async def _send_turn(session: Session, observe: Callable[[Delta], None]) -> Mode
         check_room(session)
         return turn_request(session)
 
-    announce_tools(session)
+    announce_changes(session)
     # Counting the tokens of a large view after an edit takes long, so it runs in a thread too.
     return await send(session, await session.environment.offload(checked), observe)
 

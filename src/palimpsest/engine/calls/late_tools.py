@@ -1,13 +1,13 @@
-"""Tools that come and go during a session: how the next request declares them, so that what was sent before it stays as it was."""
+"""Tools that come and go during a session, and another effort: how the next request says so, and what was sent stays as it was."""
 
 from msgspec.structs import replace
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import ToolsChanged
-from palimpsest.core.tool_changes import placed_changes
+from palimpsest.core.tool_changes import placed_changes, stated_effort
 from palimpsest.engine.session import Session
 from palimpsest.wire.binding import ANY_PREFIX
-from palimpsest.wire.request import Tool, is_deferred
+from palimpsest.wire.request import Tool, accepted_effort, is_deferred
 
 
 def declared_tools(session: Session) -> tuple[Tool, ...]:
@@ -35,8 +35,8 @@ def declared_tools(session: Session) -> tuple[Tool, ...]:
     return offered if all(tool.deferred for tool in declared) else declared
 
 
-def announce_tools(session: Session) -> None:
-    """Record, right before a request, which tools the model can call from here on and which not any more."""
+def announce_changes(session: Session) -> None:
+    """Record, right before a request, which tools the model can call from here on and which not any more, and another effort."""
     log, card = session.log, session.card
     if not card.takes_tool_changes:
         return
@@ -49,5 +49,15 @@ def announce_tools(session: Session) -> None:
     offered = {tool.name for tool in session.tools}
     added = tuple(name for name in names if name in offered and name not in available)
     removed = tuple(name for name in names if name in available and name not in offered)
-    if added or removed:
-        log.append(ToolsChanged(added, removed))
+    effort = _effort_to_state(session)
+    if added or removed or effort:
+        log.append(ToolsChanged(added, removed, effort))
+
+
+def _effort_to_state(session: Session) -> str:
+    """The effort that the list must state, because the field of the request stays what earlier reasoning is bound to; empty if none."""
+    wanted = accepted_effort(session.params.effort, session.card)
+    if not wanted or session.card.wire != "responses":
+        return ""
+    holds = stated_effort(session.log.view.items) or accepted_effort(session.request_params.effort, session.card)
+    return wanted if holds != wanted else ""

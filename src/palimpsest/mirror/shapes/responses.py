@@ -4,7 +4,7 @@ from typing import Final
 
 from palimpsest.core.items import Content, Form, Image, Item, Part, Role, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.view import speaker
-from palimpsest.mirror.shapes.shape import WHOLE, PartRead, ShapeParts, part_of, result_text, side_of
+from palimpsest.mirror.shapes.shape import WHOLE, PartRead, ShapeParts, Side, part_of, result_text, side_of
 from palimpsest.wire.encoding.media import linked_part
 from palimpsest.wire.json_reading import Json, dump, is_json, tables_at, text
 from palimpsest.wire.models.cards import WireName
@@ -22,6 +22,8 @@ _OUTPUTS: Final[dict[str, Form]] = {
     "local_shell_call_output": "shell",
     "tool_search_output": "search",
 }
+# What a client states to the model from here on: tools that join, and another effort or format.
+_STATEMENTS: Final = frozenset({"additional_tools", "configuration_update"})
 _ARGUMENTS: Final = {"json": "arguments", "free": "input", "shell": "action", "search": "arguments"}
 
 
@@ -46,7 +48,8 @@ class ResponsesShape(ShapeParts):
         if kind in _CLIENT_CALLS and call_id:
             call = ToolCall(call_id, kind, dump(message.get(_CLIENT_CALLS[kind]) or {}), ref=text(message, "id"))
             return [PartRead(WHOLE, call, "model")]
-        return [PartRead(WHOLE, found, "user" if kind in _OUTPUTS else "model") for found in decode_item(message, self.card)]
+        side: Side = "user" if kind in _OUTPUTS else "system" if kind in _STATEMENTS else "model"
+        return [PartRead(WHOLE, found, side) for found in decode_item(message, self.card)]
 
     def _contents(self, message: Json, role: Role) -> list[tuple[int, Part]]:
         content = message.get("content")

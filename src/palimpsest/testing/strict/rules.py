@@ -46,6 +46,11 @@ _GATED_FIELDS: Final = {
     "fallbacks": ("server-side-fallback-2026-07-01",),
     "thread": (THREADS_BETA,),
 }
+# Fields of a system message; Claude Code 2.1.325 sends its effort under the second name of the same control.
+_GATED_MESSAGE_FIELDS: Final = {
+    "clear_at": ("mid-conversation-system-clear-at-2026-08-21",),
+    "output_config": ("mid-conversation-output-config-2026-07-01", "per-turn-control-2026-07-01"),
+}
 _GATED_BLOCKS: Final = {
     "tool_addition": "mid-conversation-tool-changes-2026-07-01",
     "tool_removal": "mid-conversation-tool-changes-2026-07-01",
@@ -253,9 +258,8 @@ def _check_message(request: StrictRequest, model: StrictModel, at: int, message:
         raise refuse("roles", f"{path}.role: Input should be 'user', 'assistant' or 'system'")
     if role == "system" and not model.inner_system:
         raise refuse("system message", f"{path}: role 'system' is not supported on this model")
-    gated = {"clear_at": "mid-conversation-system-clear-at-2026-08-21", "output_config": "mid-conversation-output-config-2026-07-01"}
     for field in sorted(message.keys() - {"role", "content"}):
-        if role != "system" or gated.get(field) not in request.betas:
+        if role != "system" or request.betas.isdisjoint(_GATED_MESSAGE_FIELDS.get(field, ())):
             raise refuse("unknown field", f"{path}.{field}: Extra inputs are not permitted")
     if not isinstance(content, (str, list)):
         raise refuse("content", f"{path}.content: Input should be a valid string or list")

@@ -51,7 +51,7 @@ class HeldConversations:
         for field in ("model", "system", "tools"):
             if field in request.body and _value(request.body[field]) != _value(held.body.get(field)):
                 raise _refused(f"`{field}` differs from the one the thread was created with.", "thread_fingerprint_mismatch")
-        kept: JsonObject = {field: held.body[field] for field in ("system", "tools") if field in held.body}
+        kept: JsonObject = {field: _unmarked(held.body[field]) for field in ("system", "tools") if field in held.body}
         return replace(request, body={**kept, **request.body}, messages=(*held.messages, *request.messages))
 
     def keep(self, request: StrictRequest, message: JsonObject, now: float) -> None:
@@ -60,8 +60,17 @@ class HeldConversations:
         if isinstance(thread, dict):
             self._continued.add(str(thread.get("previous_message_id")))
             reply = {"role": "assistant", "content": message["content"]}
-            conversation = HeldConversation(request.account, request.body, (*request.messages, reply), now + _LIFETIME_S)
+            listed = tuple({**each, "content": _unmarked(each.get("content"))} for each in request.messages)
+            conversation = HeldConversation(request.account, request.body, (*listed, reply), now + _LIFETIME_S)
             self._held[message["id"]] = conversation
+
+
+def _unmarked(blocks: Any) -> Any:
+    """Blocks without their cache breakpoints: those count for the request that carries them, not for its continuations."""
+    if not isinstance(blocks, list):
+        return blocks
+    bare = ({key: value for key, value in block.items() if key != "cache_control"} for block in blocks)
+    return [{**block, "content": _unmarked(block["content"])} if "content" in block else block for block in bare]
 
 
 def _refused(message: str, code: str) -> StrictRefusal:

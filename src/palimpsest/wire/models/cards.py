@@ -528,9 +528,10 @@ _LAST_UNBOUND: Final = (5, 0, 0)
 
 
 def _may_be_newer(name: str) -> bool:
-    """Whether a Claude model without a card may be one of those that bind their thinking."""
-    version = _version_and_words(name).version
-    return not version or version > _LAST_UNBOUND
+    """Whether a Claude model without a card may be one of those that bind their thinking: by its version, or as the first of a new line."""
+    version, words = _version_and_words(name)
+    lines = {word for model in CARDS if model.family == "claude" for word in _version_and_words(model.name).words[1:]}
+    return not version or version > _LAST_UNBOUND or (len(words) > 1 and lines.isdisjoint(words))
 
 
 def stand_in_note(name: str, cards: Iterable[ModelCard] = CARDS) -> str:

@@ -193,7 +193,7 @@ class ResponsesWire:
         return Assembled(b"".join(chunks))
 
     def _with_tool_changes(self, fragments: list[Fragment]) -> tuple[list[Fragment], frozenset[str]]:
-        """The fragments with the tools that join among them, each at its first place, and the tools that are removed at the end."""
+        """The fragments with other efforts and, each at its first place, the tools that join; and the tools that are removed at the end."""
         if not any(fragment.group == CHANGED for fragment in fragments):
             return fragments, frozenset()
         joined: set[str] = set()
@@ -202,9 +202,14 @@ class ResponsesWire:
         for placed in placed_changes([each.item for each in fragments if each.group == CHANGED], self._tools, self._deferred):
             new = [name for name in placed.change.added if name in self._deferred and name not in joined]
             joined.update(new)
+            said: list[dict[str, object]] = []
             if new:
                 declarations = [responses_tool(self._tools[name]) for name in new]
-                bodies[placed.item.id] = b"," + dump({"type": "additional_tools", "role": "developer", "tools": declarations})
+                said.append({"type": "additional_tools", "role": "developer", "tools": declarations})
+            if placed.change.effort:
+                said.append({"type": "configuration_update", "reasoning": {"effort": placed.change.effort}})
+            if said:
+                bodies[placed.item.id] = b"".join(b"," + dump(each) for each in said)
             available = placed.available
         shown = (each for each in fragments if each.group != CHANGED or each.item.id in bodies)
         whole = [replace(each, group="", body=bodies[each.item.id]) if each.group == CHANGED else each for each in shown]

@@ -43,6 +43,7 @@ RESPONSES_ITEMS = frozenset(
         "context_compaction",
         "agent_message",
         "additional_tools",
+        "configuration_update",
     }
 )
 _TOOL = lazy_pattern(r"[a-zA-Z0-9_-]{1,64}")
