@@ -45,6 +45,56 @@ def test_a_large_result_is_fetched_whole_at_once_and_a_part_of_it_after_a_resume
     assert rows[560] not in fetched[2]
 
 
+@pytest.mark.states("SG-40")
+@pytest.mark.parametrize("way", EVERY)
+def test_an_output_with_zero_bytes_is_fetched_whole_too(tmp_path: Path, way: str) -> None:
+    desk, text = HiddenDesk(tmp_path, way), "\0\n".join(rows_for(way))
+    (desk.root / "names.txt").write_text(text)
+    fetched: list[str] = []
+
+    def play() -> Play:
+        fetched.append((yield from fetch((yield "bash", {"command": "cat names.txt"}))))
+
+    desk.turn("list the names", play())
+    assert fetched[0].count(text) == 1
+
+
+@pytest.mark.states("SG-40")
+@pytest.mark.parametrize("way", EVERY)
+def test_a_large_result_is_fetched_whole_where_the_home_lies_in_the_project(tmp_path: Path, way: str) -> None:
+    desk, rows = HiddenDesk(tmp_path, way), rows_for(way)
+    desk.root = tmp_path
+    (desk.root / "big.txt").write_text("\n".join(rows))
+    fetched: list[str] = []
+
+    def play() -> Play:
+        fetched.append((yield from fetch((yield "bash", {"command": "cat big.txt"}))))
+
+    desk.turn("show me big.txt", play())
+    assert fetched[0].count("\n".join(rows)) == 1
+
+
+@pytest.mark.states("SG-40")
+def test_a_page_that_was_recalled_and_then_masked_is_fetched_whole_and_says_where_it_ends(tmp_path: Path) -> None:
+    desk = HiddenDesk(tmp_path, "classroom")
+    (desk.root / "big.txt").write_text("\n".join(MANY_ROWS))
+    pages: list[str] = []
+
+    def play() -> Play:
+        stub = yield "bash", {"command": "cat big.txt"}
+        named = re.search(r"recall id (\S+),", stub)
+        assert named is not None
+        pages.append((yield "recall", {"id": named[1]}))
+        for number in range(4):
+            yield "bash", {"command": f"head -n 20 big.txt # {number}"}
+        (masked,) = [text for text in texts_of(desk.requests[-1]) if text.startswith("[Previous: used recall]")]
+        pages.append((yield from fetch(masked)))
+
+    desk.turn("show me big.txt", play())
+    assert "go on with offset" in pages[0].splitlines()[-1]
+    assert pages[1].startswith(pages[0])
+
+
 # Of these the newest 15,000 tokens stay, unless fewer are set.
 TAILED = {"palimpsest", "gateway", "gateway-thrifty"}
 FOLDING = [way for way in EVERY if way not in {"none", "lossless"}]

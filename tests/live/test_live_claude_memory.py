@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from answering_model import AnsweringModel, Blocks, calls, last_text, model_answering, says
+from git_projects import git
 
 FORK = "You are now the part of this program that keeps the memory"
 NOTES = "You keep the running notes of this session"
@@ -131,6 +132,26 @@ def test_forget_that_removes_the_file_and_its_line_and_the_old_bytes_stay_in_the
     assert sorted(path.read_text() for path in (person.pal_home / "memory-files").rglob("*.md")) == sorted(
         [TABS, f"{LINE}- [Kim](user_kim.md) — is called Kim\n"]
     )
+
+
+@pytest.mark.states("SG-12")
+def test_all_folders_and_work_trees_of_a_repository_have_one_memory_and_a_file_that_points_to_a_repository_does_not(tmp_path: Path) -> None:
+    person = Person(tmp_path)
+    person.remembers(MEMORY=LINE)
+    top, tree, stranger = person.project, tmp_path / "tree", tmp_path / "stranger"
+    for folder in (top / "below", stranger):
+        folder.mkdir()
+    git(top, "init", "-q")
+    git(top, "commit", "-q", "--allow-empty", "-m", "first")
+    git(top, "worktree", "add", "-q", str(tree))
+    (stranger / ".git").write_text(f"gitdir: {top}/.git\n")
+    shown = []
+    for folder in (top / "below", tree, stranger):
+        person.project = folder
+        with model_answering(turns({})) as model:
+            person.pal(model, "-p", "hello")
+        shown.append(LINE.strip() in first_text(model.asked[-1]))
+    assert shown == [True, True, False]
 
 
 def _blocks(message: Any) -> list[Any]:

@@ -20,6 +20,15 @@ def test_open_work_is_stated_once_after_a_fold_within_a_turn_and_not_again_in_th
     assert stated_work(goes_on) == stated
 
 
+def test_tasks_that_a_turn_makes_are_stated_at_the_next_turn_and_not_beside_their_results(tmp_path: Path) -> None:
+    agent = LiveAgent(tmp_path, "palimpsest")
+    made = [using("task_create", subject=subject) for subject in ("Ship it", "Test it")]
+    first = agent.turn("go", *made, using("task_update", id=1, status="completed"), ("ok",))
+    assert [text for request in first for _, text in texts(request) if "# Tasks" in text] == []
+    second = agent.turn("on", ("fine",))
+    assert [text for _, text in texts(second[0]) if "# Tasks" in text] == [f"<system-reminder>\n{TASKS}\n</system-reminder>"]
+
+
 def test_the_model_is_reminded_of_open_steps_after_ten_replies_and_again_after_ten_more(tmp_path: Path) -> None:
     agent = LiveAgent(tmp_path, "palimpsest")
     looks = [using("bash", command=f"echo {number}") for number in range(24)]

@@ -14,15 +14,15 @@ import pytest
 from acp import text_block
 from acp.stdio import spawn_agent_process
 from editor import PAL, Editor, new_session
-from long_day import MODEL, SUMMARY, DayModel, DayTurn, day, furnish, model_of
+from long_day import MODEL, SKILL, SUMMARY, TURNS, DayModel, DayTurn, day, furnish, model_of
 from pty_screen import PtyScreen
 from streaming_model import StreamingModel
 from terminal_room import PAL as TERMINAL
 from terminal_room import say
 
-from palimpsest.core.edits import Fold, Mask
-from palimpsest.core.events import Event, ModelReplied, ModelSwitched, SessionOpened, TurnEnded, Usage, ViewEdited
-from palimpsest.core.items import Text
+from palimpsest.core.edits import Fold
+from palimpsest.core.events import Event, ModelReplied, ModelSwitched, NoteSaved, SessionOpened, ToolReturned, TurnEnded, Usage, ViewEdited
+from palimpsest.core.items import Text, text_of
 from palimpsest.core.log.log import Log
 from palimpsest.core.tokens.sizes import palimpsest_size
 from palimpsest.lab.simulation.recording import recording_of
@@ -33,10 +33,6 @@ from palimpsest.wire.rules.check import check_request
 
 PROFILES = ("palimpsest", "claude-code", "claude-code-2.1.325", "codex", "codex-0.166", "opencode", "opencode-1.18", "classroom")
 EACH = [pytest.param(name, marks=pytest.mark.long) for name in PROFILES]
-
-
-# Clearing results leaves so little that a fold may never be due.
-_CLEARING = ("classroom", "palimpsest")
 
 
 class Desk:
@@ -83,13 +79,23 @@ def assert_valid(requests: Iterable[Any]) -> None:
 
 
 def assert_whole(desk: Desk, model: DayModel, profile: str, turns: tuple[DayTurn, ...]) -> None:
-    """Every turn ended by itself, sub-agents ran, and the view was edited where the day is long enough for that."""
+    """Every turn ended by itself, each thing of the day happened as often as the day has it, and a day of a hundred turns was folded."""
     bodies = [event.body for event in desk.events()]
+    times = [sum(turn.number % 10 == place for turn in turns) for place in range(10)]
     assert [body.stop for body in bodies if isinstance(body, TurnEnded)] == ["done"] * len(turns)
-    assert model.children == sum(turn.number % 10 == 8 for turn in turns)
-    if len(turns) >= 50:
-        edited = [edit for body in bodies if isinstance(body, ViewEdited) for edit in body.edits]
-        assert any(isinstance(edit, (Mask, Fold) if profile in _CLEARING else Fold) for edit in edited)
+    assert model.children == times[8]
+    assert sum(isinstance(body, ModelSwitched) for body in bodies) == sum(one.model != two.model for one, two in pairwise(turns))
+    returned = [body for body in bodies if isinstance(body, ToolReturned)]
+    # Only what was tried in plan mode is refused.
+    assert [body.tool for body in returned if body.result.error] == ["write"] * times[6]
+    assert sum(SKILL in text_of(body.result) for body in returned if body.tool == "skill") == times[5]
+    made = sorted(path.read_text() for path in desk.project.glob("made*.txt"))
+    assert made == sorted(f"made in {turn.number}\n" for turn in turns if turn.number % 10 == 7)
+    saved = sum(isinstance(body, NoteSaved) for body in bodies), len([*(desk.home / ".claude").rglob("memory/till_*.md")])
+    kept = {"claude": (0, times[0]), "context": (0, times[0]), "opencode": (0, 0)}
+    assert saved == kept.get(profile.partition("-")[0], (times[0], 0))
+    if len(turns) >= TURNS:
+        assert any(isinstance(edit, Fold) for body in bodies if isinstance(body, ViewEdited) for edit in body.edits)
 
 
 def in_processes(folder: Path, profile: str, turns: tuple[DayTurn, ...]) -> None:
@@ -100,8 +106,6 @@ def in_processes(folder: Path, profile: str, turns: tuple[DayTurn, ...]) -> None
             assert desk.print_turn(profile, turn, goes_on=turn.number > 1).rstrip("\n").endswith(turn.said)
         assert_valid(server.asked)
         assert_whole(desk, model, profile, turns)
-        switches = [event.body.model for event in desk.events() if isinstance(event.body, ModelSwitched)]
-        assert len(switches) == sum(one.model != two.model for one, two in pairwise(turns))
 
 
 @pytest.mark.parametrize("profile", EACH)
@@ -142,7 +146,7 @@ async def over_acp(desk: Desk, model: DayModel, profile: str, turns: tuple[DayTu
                 assert editor.text(session).endswith(turn.said)
 
 
-@pytest.mark.parametrize("profile", EACH)
+@pytest.mark.parametrize("profile", ["palimpsest", *EACH[1:]])
 def test_a_day_in_an_editor_that_starts_the_agent_anew_four_times(tmp_path: Path, profile: str) -> None:
     with model_of(day()) as (model, server):
         desk = Desk(tmp_path, server)
@@ -233,6 +237,11 @@ def test_a_replay_under_our_profile_makes_the_edits_that_the_live_session_made(t
     assert_replayed(tmp_path, "palimpsest", day(24, MODEL))
 
 
-@pytest.mark.parametrize("name", EACH)
+OTHERS = [pytest.param(name, marks=pytest.mark.long) for name in ("context-editing", "gateway", "gateway-thrifty", "lossless", "provider")]
+# A session of `lossless` ends where its window does. After 50 turns OpenCode comes within a few tokens of a fold, which a replay estimates.
+_TURNS = {"lossless": 30, "opencode": 50}
+
+
+@pytest.mark.parametrize("name", [*EACH, *OTHERS])
 def test_a_replay_of_a_long_day_makes_the_edits_that_the_live_session_made(tmp_path: Path, name: str) -> None:
-    assert_replayed(tmp_path, name, day(70, MODEL))
+    assert_replayed(tmp_path, name, day(_TURNS.get(name, 70), MODEL))

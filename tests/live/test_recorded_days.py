@@ -20,8 +20,8 @@ from palimpsest.stores.home import Home
 CLAUDE = """22+ 22.5+ 22.6+ 22.7
 23+ 23.1
 24+ 24.5
-25+ 40
-41
+25
+40+ 41
 172
 fold 30+ 30.1
 31
@@ -29,6 +29,8 @@ fold 30+ 30.1
 fold 30
 30
 30"""
+# The same prompts as an older version answered them, which compacts earlier.
+CLAUDE_EARLIER = CLAUDE.replace("172", "160")
 CODEX = """20+ 20.1
 185+ fold 15
 186
@@ -78,8 +80,8 @@ def tokens(word: str) -> int:
 
 @pytest.mark.parametrize(
     ("profile", "day"),
-    [("claude-code-2.1.325", CLAUDE), ("opencode-1.18", OPENCODE), ("opencode-1.18", OPENCODE_TWICE)],
-    ids=["claude-code", "opencode", "opencode-twice"],
+    [("claude-code-2.1.325", CLAUDE), ("claude-code", CLAUDE_EARLIER), ("opencode-1.18", OPENCODE), ("opencode-1.18", OPENCODE_TWICE)],
+    ids=["claude-code", "claude-code-earlier", "opencode", "opencode-twice"],
 )
 def test_a_recorded_day_of_claude_code_or_opencode_is_folded_where_the_program_did(tmp_path: Path, profile: str, day: str) -> None:
     agent = LiveAgent(tmp_path, profile)

@@ -60,6 +60,13 @@ def test_buffer_free_space_and_rows_are_those_of_the_profile(tmp_path: Path, pro
 
 
 @pytest.mark.states("SG-43")
+@pytest.mark.parametrize(("profile", "buffer"), [("classroom", 149_999), ("lossless", 0), ("gateway", 0), ("none", 0)])
+def test_the_buffer_is_all_above_the_level_of_compaction_and_nothing_where_there_is_none(tmp_path: Path, profile: str, buffer: int) -> None:
+    found = context(tmp_path, profile, "claude-sonnet-4-5")
+    assert (found["buffer"], found["free"]) == (buffer, 200_000 - buffer - found["used"])
+
+
+@pytest.mark.states("SG-43")
 def test_the_table_names_the_rows_of_the_documents_and_settings_move_the_buffer(tmp_path: Path) -> None:
     found = context(tmp_path, "claude-code", "claude-sonnet-4-5", CLAUDE_CODE_MAX_OUTPUT_TOKENS="8000")
     lines = pal(tmp_path, "context", "last", CLAUDE_CODE_MAX_OUTPUT_TOKENS="8000").splitlines()

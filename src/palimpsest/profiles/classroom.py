@@ -42,7 +42,8 @@ def classroom(environment: Mapping[str, str]) -> Profile:
 
 
 def _budget(card: ModelCard) -> Budget:
-    return Budget(card.window, card.reply, compact_at=min(_ABOVE + 1, card.window), block_at=card.window)
+    compact_at = min(_ABOVE + 1, card.window)
+    return Budget(card.window, card.reply, buffer=card.window - compact_at, compact_at=compact_at, block_at=card.window)
 
 
 def _count(view: View, counter: CountsTokens, tools_tokens: int) -> int:

@@ -5,22 +5,31 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TypeAlias
 
+from msgspec import structs
+
 from palimpsest.core.errors import BadInput
+from palimpsest.core.tokens.budget import Budget
 from palimpsest.policies.budgets import palimpsest_budget
 from palimpsest.policies.fold.fold import model_free_fallback
 from palimpsest.profiles.profile import NO_MEMORY, NoteRules, Profile
 from palimpsest.profiles.settings import SETTINGS, require_known
 from palimpsest.sources.source import SourceSet
+from palimpsest.wire.models.cards import ModelCard
 
 ProfileFactory: TypeAlias = Callable[[Mapping[str, str]], Profile]
 
 
 def none(environment: Mapping[str, str]) -> Profile:
-    """No policies and so no edits, for comparisons; with the budget of `palimpsest`, so that sizes can be compared."""
+    """No policies and so no edits, for comparisons; with the levels of `palimpsest`, so that sizes can be compared."""
+
+    def budget(card: ModelCard) -> Budget:
+        usual = palimpsest_budget(card.window, card.reply, input_limit=card.input_limit, working=card.working_window)
+        return structs.replace(usual, buffer=0)
+
     return Profile(
         "none",
         (),
-        lambda card: palimpsest_budget(card.window, card.reply, input_limit=card.input_limit, working=card.working_window),
+        budget,
         fallback=model_free_fallback(),
         overflow="stop",
         sources=SourceSet(),

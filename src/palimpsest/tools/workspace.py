@@ -111,8 +111,8 @@ class Workspace(Struct):
         return self._resolved(path, (*self.folders, *self.shelf()))
 
     def on_shelf(self, path: Path) -> bool:
-        """Whether a resolved path lies on the shelf and in none of the folders."""
-        return _lies_below(path, self.shelf()) and not _lies_below(path, self.folders)
+        """Whether a resolved path lies on the shelf, which may itself lie in the project, such as that of a home folder."""
+        return _lies_below(path, self.shelf())
 
     def _resolved(self, path: str, places: tuple[Path, ...]) -> Path:
         if not path or "\0" in path:

@@ -91,6 +91,15 @@ def test_what_was_reported_is_how_long_the_tail_is() -> None:
     assert ends(session) == [("head:0", 3_000), ("2.0", 4_490)]
 
 
+def test_the_tools_stand_before_the_head_and_are_cached_with_it() -> None:
+    session = begin()
+    started = CallStarted(session.card.name, "anthropic", digest="d", breakpoints=("head:0", "2.0"), estimate=3_000, tools_estimate=5_000)
+    sent = session.log.append(started)
+    session.log.append(ModelReplied((Text("a", "assistant"),), call=sent.seq, usage=Usage(10, 0, 7_990)))
+    # The head alone has 2,000; the server counted 8,000 of all.
+    assert ends(session) == [("head:0", 7_000), ("2.0", 7_990)]
+
+
 def test_pa_09_the_ledger_follows_reported_cache_reads_when_they_differ_from_its_belief() -> None:
     session = begin()
     call(session, breakpoints=("head:0", "2.0"), usage=Usage(0, 0, 3_000, 0, 100))

@@ -29,8 +29,13 @@ reply = 4000
 """
 RULES = ("read", "edit", "write", "bash(wc:*)")
 _CHILD = "You count lines"
+SKILL = "Run the tests, then tag."
+# What no policy clears, so that a fold is due even where results are cleared.
+_REPORT = "\n".join(f"In row {row} the till counts as many coins as the ledger has, and the drawer was opened once." for row in range(150))
 # What a request for a summary that has the tools of the conversation ends with.
 _ASIDE = ("You are handing this work over", "Sum up")
+# Under some profiles notes are files that the model writes.
+_MEMORY = re.compile(r"memory of plain files in `([^`]+)`")
 _SESSION = re.compile(r"\d{8}-\d{6}-[0-9a-z]+")
 SUMMARY = "<analysis>All of it.</analysis>\n<summary>\n## Objective\nThe shop has a till. Files were read and changed; go on.\n</summary>"
 
@@ -58,12 +63,12 @@ def _turn(number: int, smaller: str) -> DayTurn:
     steps: dict[int, tuple[tuple[Part, ...], ...]] = {
         0: (),
         1: (read,),
-        2: ((Call("bash", {"command": f"wc -l {big}"}),),),
+        2: ((_REPORT, Call("bash", {"command": f"wc -l {big}"})),),
         3: (look, (Call("edit", {"path": small, "old": "Line one", "new": f"Line one, seen in {number}", "all": False}),)),
         4: ((Call("todo", {"items": [{"id": "1", "text": f"part {number}", "status": "in_progress"}]}),),),
         5: ((Call("skill", {"name": "release"}),),),
-        6: (look, read),
-        7: ((Call("write", {"path": f"made{number}.txt", "content": f"made in {number}\n"}),),),
+        6: (look, (Call("write", {"path": f"made{number}.txt", "content": "too early\n"}),), read),
+        7: ((_REPORT, Call("write", {"path": f"made{number}.txt", "content": f"made in {number}\n"})),),
         8: ((Call("spawn_agent", {"message": f"{_CHILD} of {big}, for {number}.", "nickname": f"Ada{number}"}),),),
         9: ((Call("read", {"path": big}), Call("read", {"path": f"part{(number + 3) % 7}.txt"})),),
     }
@@ -82,7 +87,7 @@ def furnish(home: Path, pal_home: Path, project: Path) -> None:
         (project / f"note{number}.md").write_text(f"# Note {number}\nLine one\nLine two\n")
     for place in (home / ".claude/skills/release", project / ".agents/skills/release"):
         place.mkdir(parents=True)
-        (place / "SKILL.md").write_text("---\nname: release\ndescription: How a release is made.\n---\nRun the tests, then tag.\n")
+        (place / "SKILL.md").write_text(f"---\nname: release\ndescription: How a release is made.\n---\n{SKILL}\n")
     pal_home.mkdir(parents=True, exist_ok=True)
     (pal_home / "cards.toml").write_text(CARDS)
     (pal_home / "config.toml").write_text(f"[permissions]\nallow = {json.dumps(RULES)}\n")
@@ -133,6 +138,10 @@ class DayModel:
         steps = self.current.steps
         if self.step <= len(steps):
             return steps[self.step - 1]
+        if not steps and self.step == 1 and (folder := _MEMORY.search(json.dumps(request.get("system", "")))):
+            name, said = f"till_{self.current.number}", self.current.prompt.partition(": ")[2]
+            note = f"---\nname: {name}\ndescription: {said}\ntype: project\n---\n{said}\n"
+            return (Call("write", {"path": f"{folder[1]}/{name}.md", "content": note}),)
         calls = [part.tool for step in steps for part in step if isinstance(part, Call)]
         spawned = calls == ["spawn_agent"] and self.step == 2
         if spawned:

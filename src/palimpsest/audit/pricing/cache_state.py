@@ -104,7 +104,7 @@ class CacheProjection(StateProjection):
 
     name: ClassVar = "cache"
     watches: ClassVar = frozenset({CallStarted, ModelReplied, Interrupted, Failed, ViewEdited, EditUndone, ContextStated, ToolsChanged})
-    version: ClassVar = 4
+    version: ClassVar = 5
     scope: ClassVar[Scope] = "path"
     state_type: ClassVar = _CacheSnapshot
 
@@ -236,7 +236,9 @@ class CacheProjection(StateProjection):
 
     def _after_breakpoints(self, live: list[CachedPrefix], usage: Usage, at: int, counter: TokenCounter, card: Card) -> list[CachedPrefix]:
         """The prefixes after a request with breakpoints: refreshed if read, added if marked, dropped if they should have been read."""
-        call, total = self._call, self._request_tokens(counter)
+        # Tools stand before the head, and are in every cached prefix.
+        tools = self._metering.newest_tools
+        call, total = self._call, self._request_tokens(counter) + tools
         breakpoints = breakpoints_of(call, self._views.head_before, self._tail)
         reported = usage.prompt > 0
         read, share = (usage.cache_read, usage.prompt / max(total, 1)) if reported else (max((p.tokens for p in live), default=0), 1.0)
@@ -252,6 +254,7 @@ class CacheProjection(StateProjection):
             sums = self._sums(counter)
         elif new_names:
             sums = cumulative_tokens(self._views.head_before, (), counter)
+        sums = {name: size + tools for name, size in sums.items()} if tools else sums
         new_prefixes = [
             (name, min(reach, round(sums[name] * share))) for name in breakpoints if name not in kept_ids and name != tail and name in sums
         ]

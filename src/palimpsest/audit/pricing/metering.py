@@ -59,6 +59,12 @@ class Metering:
         self._counted = seen, views.count_before, raw
         return raw + sum(counter.unscaled_sizes(views.head_before))
 
+    @property
+    def newest_tools(self) -> int:
+        """Tokens of the tools that the newest call offered, as its reports show; 0 if none were recorded."""
+        sums = self._ledger.value().calibration.models.get(self.card.name)
+        return 0 if sums is None else sums.tools_tokens
+
     def tools_tokens(self, size: int) -> int:
         """Tokens of tool declarations with an unscaled size: as the provider measured them, or by the factor."""
         if self._size != _LEARNS:

@@ -207,9 +207,9 @@ def _author(key: str) -> str:
 
 
 def tasks_are_due(view: View) -> bool:
-    """Return whether open tasks have to be read again: their statement is older than the newest fold, or there is none."""
+    """Return whether open tasks have to be read again: the view was folded, and has no newer statement of them."""
     fact = view.facts.get("tasks")
-    return fact is None or seq_of(fact.id) < folded_at(view)
+    return (-1 if fact is None else seq_of(fact.id)) < folded_at(view)
 
 
 async def state_context(session: Session, world: World) -> Event | None:

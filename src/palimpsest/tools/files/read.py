@@ -71,12 +71,13 @@ def _read_now(path: Path, name: str, arguments: ReadArguments, workspace: Worksp
     seen = (workspace.seen(path, data),)
     if path.suffix.lower() == ".ipynb":
         return replace(_notebook(name, data, arguments, workspace), seen=seen)
-    if b"\0" in data[:8_192]:
-        raise ToolError(f"{name} is a binary file of {len(data):,} bytes", where=name)
     text = data.decode("utf-8", "replace")
     if workspace.on_shelf(path):
-        # A page of what was moved out of the window must not be moved out again, and does not count as a file of the project.
+        # A page of what was moved out of the window must not be moved out again, and does not count as a file of the project. All of it is
+        # text, also where a command printed zero bytes.
         return ToolOutput(_numbered(name, text, arguments, SHELF_BYTES), paged=True)
+    if b"\0" in data[:8_192]:
+        raise ToolError(f"{name} is a binary file of {len(data):,} bytes", where=name)
     return ToolOutput(_numbered(name, text, arguments, MOST_BYTES), paths=(name,), seen=seen)
 
 

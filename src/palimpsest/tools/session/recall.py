@@ -22,6 +22,7 @@ SHORT_ADDRESS: Final = 12
 _ADDRESS: Final = re.compile(r"[0-9a-f]{12,64}")
 _EVENTS: Final = re.compile(r"(\d{1,11})(?:\.\.(\d{1,11}))?")
 _LINES: Final = re.compile(r"(\d{1,15})(?:(-)(\d{1,15})?)?")
+_GOES_ON: Final = re.compile(r"go on with offset \d+(?: and column \d+)?\]\s*\Z")
 MOST_HITS: Final = 20
 _SNIPPET: Final = 300
 _LEAST_PAGE: Final = 1_000
@@ -182,6 +183,9 @@ def _item(archive: Archive, arguments: RecallArguments, page: int) -> ToolOutput
     lines = [f"[{head}]", data[start:end].decode("utf-8", "replace")]
     if end < last:
         lines.append(f"[bytes {start:,} to {end:,} of {last:,}; go on with offset {end}]")
+    elif _GOES_ON.search(lines[-1]):
+        # The item is itself a page of something, whose last line is not one of this page.
+        lines.append(f"[this is the end of item {found.id}; the line above belongs to it]")
     return ToolOutput("\n".join(lines), _media(found.content) if not start else (), paged=True)
 
 

@@ -23,7 +23,7 @@ from palimpsest.engine.memory.access.foreign_notes import (
 )
 from palimpsest.engine.memory.memories import Memories
 from palimpsest.engine.memory.notebook import Notebook
-from palimpsest.engine.memory.topics.place import existing_projects, project_slug
+from palimpsest.engine.memory.topics.place import existing_projects, notes_root, project_slug
 from palimpsest.memory.changes import AcceptedChange, Memory, RefusedChange
 from palimpsest.memory.note import Note, check_note, name_of
 from palimpsest.memory.reading import iso_time
@@ -61,7 +61,8 @@ def own_folders(root: Path, user_home: Path) -> tuple[MemoryFolder, ...]:
     """Return the memory folders that Claude Code keeps for a project and that Codex keeps for the user, as far as they exist."""
     claude = Path(os.environ.get("CLAUDE_CONFIG_DIR") or user_home / ".claude") / "projects"
     codex = Path(os.environ.get("CODEX_HOME") or user_home / ".codex")
-    found = [MemoryFolder("claude-code", folder / "memory", is_own=True) for folder in existing_projects(claude, project_slug(root))]
+    projects = existing_projects(claude, project_slug(notes_root(root)))
+    found = [MemoryFolder("claude-code", folder / "memory", is_own=True) for folder in projects]
     found += [MemoryFolder("codex", codex / name, is_own=True) for name in _CODEX_FOLDERS]
     return tuple(each for each in found if each.path.is_dir() and not each.path.is_symlink())
 

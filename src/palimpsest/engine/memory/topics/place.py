@@ -7,6 +7,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from palimpsest.core.errors import StoreError
+from palimpsest.stores.snapshots.repository import find_repository
+
 _SLUG: Final = re.compile(r"[^A-Za-z0-9]")
 # Claude Code cuts the names of longer folders and adds a digest of its own.
 _LONGEST_SLUG: Final = 200
@@ -34,9 +37,20 @@ def existing_projects(projects: Path, slug: str) -> Iterator[Path]:
         return
 
 
+def notes_root(folder: Path) -> Path:
+    """Return the folder by which Claude Code names the notes of a project: the same for all folders and work trees of a repository."""
+    try:
+        found = find_repository(folder.resolve())
+    except StoreError:
+        found = None
+    if found is None:
+        return folder
+    return found.shared.parent if found.shared.name == ".git" else found.tree
+
+
 def notes_place(root: Path) -> Path:
     """Return the folder of the notes of a project: the one that is there, else the one that is to be made."""
-    projects, slug = claude_folder() / "projects", project_slug(root)
+    projects, slug = claude_folder() / "projects", project_slug(notes_root(root))
     found = next(existing_projects(projects, slug), None)
     if found is None:
         found = projects / f"{slug[:_LONGEST_SLUG]}-{sha256(slug.encode()).hexdigest()[:_DIGEST_LETTERS]}"
