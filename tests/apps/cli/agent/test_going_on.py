@@ -225,8 +225,10 @@ def test_a_model_that_cannot_be_asked_leaves_the_session_as_it_was_and_makes_non
         monkeypatch.delenv(name, raising=False)
     for words in (["-c"], ["--fork", "last"], []):
         command = [sys.executable, "-m", "palimpsest.apps.cli", "-p", "two", "--model", "gpt-5", *words]
-        environment = {**pal.environment(), "PAL_SCRIPT": ""}
-        done = subprocess.run(command, check=False, cwd=pal.project, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        settings = {**pal.environment(), "PAL_SCRIPT": ""}
+        done = subprocess.run(
+            command, check=False, cwd=pal.project, env=settings, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+        )
         assert (done.returncode, done.stderr.count("\n")) == (2, 1)
         assert "OPENAI_API_KEY is not set" in done.stderr
     assert sorted((pal.folder / "home" / "sessions").glob("*.jsonl")) == logs
