@@ -22,6 +22,8 @@ _EXAMPLES, _LONG_EXAMPLES = "40", "100"
 
 def pytest_configure(config: pytest.Config) -> None:
     """Draw more examples in a run of the `long` tests. The modules of the tests are imported later, and take the number from here."""
+    if shutil.which("git") is None:
+        raise pytest.UsageError("the tests need git, which is not in PATH; install it")
     few_or_many = _EXAMPLES if "not long" in config.option.markexpr else _LONG_EXAMPLES
     most = int(os.environ.get("PAL_TEST_EXAMPLES", few_or_many))
     settings.register_profile("palimpsest", deadline=None, print_blob=True, max_examples=most)

@@ -19,7 +19,7 @@ from palimpsest.core.ports import Clock, Index, SessionArchive, SessionStore
 from palimpsest.core.tokens.patterns import lazy_pattern
 from palimpsest.stores.blobs import BlobFolder, new_session_id
 from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions, MemoryStateSlot
-from palimpsest.stores.files import FileStateSlot
+from palimpsest.stores.files import FileStateSlot, read_regular
 from palimpsest.stores.jsonl import JsonlSessions
 from palimpsest.wire.models.cards import CARDS, ModelCard
 
@@ -159,7 +159,7 @@ class Home:
     def own_cards(self) -> tuple[ModelCard, ...]:
         """Return the cards in the user's file, if there is one; raise `BadInput` or `StoreError` if it cannot be read."""
         try:
-            text = self.cards_path.read_text(encoding="utf-8")
+            text = read_regular(self.cards_path).decode()
         except FileNotFoundError:
             return ()
         except OSError as error:

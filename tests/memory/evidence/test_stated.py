@@ -68,6 +68,10 @@ def found(text: str) -> list[tuple[str, str]]:
         ("remember that staging is vega. Which one did you use?", "feedback", "staging is vega."),
         ("Remember that staging is vega!\nCan you deploy there?", "feedback", "staging is vega!"),
         ("记住：测试库叫织女星。你用的是哪个？", "feedback", "测试库叫织女星。"),
+        ("remember: a query may end with `?`, as SQL does", "feedback", "a query may end with `?`, as SQL does"),
+        ("remember: write x?.y for what may be missing", "feedback", "write x?.y for what may be missing"),
+        ("remember: tabs. Shall I say why? 🙂", "feedback", "tabs."),
+        ("记住：问候语是“好吗”", "feedback", "问候语是“好吗”"),
     ],
 )
 def test_a_message_in_the_form_of_a_command_is_a_note_of_what_follows(message: str, kind: str, text: str) -> None:
@@ -80,6 +84,9 @@ def test_a_message_in_the_form_of_a_command_is_a_note_of_what_follows(message: s
         *("remember", "remember: ", "Remember that", "remember that?", "记住", "记住：", "记住 …", "请记住"),
         *("remember when we fixed the login bug?", "Remember me? I'm back", "Remember the login bug?", "Remember that bug?"),
         *("remember that we use uv, ok?", "Remember: who reviews this?", "remember, did we ship it?", "Remember this?"),
+        *("remember that we use uv?🙂", "remember: do we use uv?…", "remember: *do we use uv?*", "remember: **do we use uv?** Thanks"),
+        *("remember: `do we use uv?`", "remember that we use uv?, thanks", "remember, do we use uv؟", "remember: did we (or you?)."),
+        *("记住：用 uv 吗～", "记住：还用 uv 吗，谢谢", "记住：还用 uv 吗 谢谢", "remember that we use uv?\u200b", "remember: uv ⁉️"),
         *("Do you remember that we use uv?", "do you remember: the port?", "can you remember that we use uv?", "You remember that?"),
         *("记住了吗？", "记住了吗", "记住了", "请记住了吗", "记住没有？", "记住：用什么？", "还记住我吗", "你记住了吗？", "记住 我是谁吗"),
         *("记住密码功能坏了", "记住我按钮不见了", "“记住：用制表符”是文档里的话"),

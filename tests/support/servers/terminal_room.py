@@ -22,15 +22,18 @@ class Room:
     def __init__(self, folder: Path, model: StreamingModel) -> None:
         self.project = folder / "project"
         self.home = folder / "home"
+        # Here a terminal that is killed leaves its temp folder.
+        self.temp = folder / "tmp"
         self.model = model
-        self.project.mkdir()
-        self.home.mkdir()
+        for each in (self.project, self.home, self.temp):
+            each.mkdir()
         (self.home / "config.toml").write_text('[memory]\njobs = "off"\n')
         (self.home / "cards.toml").write_text(SMALL_WINDOW)
 
     def environment(self, **variables: str) -> dict[str, str]:
         """What `pal` is started with."""
         own = {"PAL_HOME": str(self.home), "PAL_SANDBOX": "off", "TERM": "xterm-256color", "HOME": str(self.home), "SHELL": "/bin/sh"}
+        own["TMPDIR"] = str(self.temp)
         # Variables of the terminal in which the tests run say nothing about this one.
         kept = {key: value for key, value in os.environ.items() if key not in ("TMUX", "TERM_PROGRAM", "VTE_VERSION", "EDITOR", "VISUAL")}
         return {**kept, **self.model.environment, **own, **variables}

@@ -55,16 +55,21 @@ def configured_agent(
     cwd: Path = Path(),
     jobs: tuple[Job, ...] = (),
     notify: Callable[[str], None],
+    asks_at_once: bool = False,
 ) -> Agent:
     """Return the agent of the settings in a session, or in a new one if `session` is empty. It has no tools yet.
 
     `recorded` are model and profile of the session. `notify` gets a line for the user before something takes long. Raises `BadInput` for
-    an unknown model, `Locked` if another process has the session.
+    an unknown model, `Locked` if another process has the session. If it `asks_at_once`, a model that cannot be asked is refused before
+    anything is recorded, as by `RunProviders`; in a terminal a key may still come.
     """
     config = settings.config
     providers = RunProviders(settings, notify, keeps_open=True)
+    model = _card(settings, recorded.model, cards, notify)
+    if asks_at_once:
+        providers(model, "turn")
     agent = Agent(
-        _card(settings, recorded.model, cards, notify),
+        model,
         profile=profile_of(settings, recorded.profile, os.environ),
         provider=providers,
         cwd=cwd,

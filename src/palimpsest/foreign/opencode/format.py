@@ -17,6 +17,8 @@ from palimpsest.foreign.reading.walking import current_walk
 
 # Folders with thousands of files and no session.
 _SKIPPED_FOLDERS = frozenset({"node_modules", ".git"})
+# What the program keeps beside its database; `storage` is read as a whole.
+_PROGRAM_FOLDERS = frozenset({"storage", "snapshot", "log", "bin", "repos", "tool-output"})
 _SUFFIXES = (".json", ".jsonl", ".db", ".sqlite")
 
 
@@ -80,16 +82,15 @@ def _sources_below(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         name, folders, listing = found
         folder, names = Path(name), sorted((*listing.files, *listing.others))
         storage = folder if folder.name == "storage" else folder / "storage"
-        # The program's folder has much else, such as snapshots and logs; its sessions are only in these two places.
-        databases = [folder / each for each in names if each.startswith("opencode") and each.endswith(".db")]
+        databases = [each for each in names if each.startswith("opencode") and each.endswith(".db")]
+        others = [each for each in names if each.endswith(_SUFFIXES) and each not in databases]
+        of_databases, of_others = (chain.from_iterable(_guarded(folder / each) for each in some) for some in (databases, others))
         if databases or os.path.isdir(storage / "session"):  # noqa: PTH112  # Path.is_dir would raise for a folder without permission
-            folders.clear()
-            yield from _without_duplicates(chain(*map(_guarded, databases), files.sessions_in_tree(storage)))
-            continue
+            folders[:] = [] if storage == folder else [each for each in folders if each not in _PROGRAM_FOLDERS]
+            yield from _without_duplicates(chain(of_databases, files.sessions_in_tree(storage), of_others))
+        else:
+            yield from of_others
         folders[:] = [each for each in folders if each not in _SKIPPED_FOLDERS]
-        for each in names:
-            if each.endswith(_SUFFIXES):
-                yield from _guarded(folder / each)
 
 
 def _guarded(path: Path) -> Iterator[TranscriptSource | ReadProblem]:

@@ -33,11 +33,17 @@ _COURTESY: Final = re.compile(r"\W*(?:please|pls|thanks|thank\s+you|ok|okay|谢�
 _FENCE: Final = re.compile(r"^[ \t]*(?:```+|~~~+)[^\n]*\n?", re.MULTILINE)
 _CITATION: Final = re.compile(r"^[ \t]*>[ \t]?", re.MULTILINE)
 # Where a sentence ends: at a sign before white space, at one of Chinese, or at a line; the sign of a quotation after which the sentence
-# goes on ends none. A question ends with its sign or its particle.
-_SENTENCE: Final = re.compile(
-    r"[^\n]*?(?:[.!?]+[)\]]*(?=\s|$)|[.!?]+[\"'”’)\]]+(?=\s+[^\sa-z]|\s*$)|[。！？]+(?![”’」』]+\S)|\n|$)", re.DOTALL
+# goes on ends none.
+_SENTENCE_END: Final = re.compile(r"[.!]+[)\]]*(?=\s)|[.!]+[\"'”’)\]]+(?=\s+[^\sa-z])|[。！]+(?![”’」』]+\S)|\n")
+# A question: its sign, behind which other signs may stand (`?!`, `?)`, `?*`, an emoji) but no word, so that `?a=b` of an address is none;
+# or its particle. One inside quotation marks is none if the sentence goes on behind them.
+_QUESTION: Final = re.compile(
+    r"""[?؟⁇⁈⁉‽](?:[^\w\s\"'”’`]{0,20}(?=\s|$) | [^\w\s,，;；:：、]{0,20}(?=[ \t]*(?:\n|$)|\s+[^\sa-z]))
+      | ？(?![”’」』]+\S)
+      | [吗嗎](?!\w|[^\w\s]{0,20}[\"'”’」』`])
+      | 呢(?:[.!~～…]+(?=\s|$)|[。！]|[ \t]*(?=\n|$))""",
+    re.VERBOSE,
 )
-_QUESTION: Final = re.compile(r"(?:[?？][!！\"'”’)\]]*|[吗嗎呢][。.!！]*)\s*$")
 
 
 class UserStatement(Value, frozen=True):
@@ -73,10 +79,11 @@ def statements(session: str, events: Iterable[Event]) -> Iterator[UserStatement]
 
 def _before_question(text: str) -> str:
     """Return a text up to its first sentence that is a question."""
-    for sentence in _SENTENCE.finditer(text):
-        if _QUESTION.search(sentence[0]):
-            return text[: sentence.start()]
-    return text
+    question = _QUESTION.search(text)
+    if question is None:
+        return text
+    ends = (end.end() for end in _SENTENCE_END.finditer(text) if end.end() <= question.start())
+    return text[: max(ends, default=0)]
 
 
 def first_line(text: str) -> str:

@@ -15,7 +15,7 @@ from palimpsest.core.events import Event, Failed, NoteForgotten, NoteSaved, Sess
 from palimpsest.core.items import Value
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Clock
-from palimpsest.stores.files import make_private_folder, open_in_folder, store_error, store_errors, sync_folder, write_private
+from palimpsest.stores.files import make_private_folder, open_in_folder, read_regular, store_error, store_errors, sync_folder, write_private
 from palimpsest.stores.jsonl import JsonlSessions
 from palimpsest.stores.notes.history import NoteHistory
 
@@ -230,13 +230,13 @@ class NoteFolder:
                 make_private_folder(place.parent)
             write_private(place, secrets.token_bytes(32), replace=False)
         with store_errors(place, "read"):
-            return place.read_bytes()
+            return read_regular(place)
 
     def tombstones(self) -> tuple[bytes, ...]:
         """Return the lines of what was forgotten, oldest first."""
         place = self.state / TOMBSTONES
         try:
-            return tuple(line for line in place.read_bytes().split(b"\n") if line)
+            return tuple(line for line in read_regular(place).split(b"\n") if line)
         except FileNotFoundError:
             return ()
         except OSError as error:

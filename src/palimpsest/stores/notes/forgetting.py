@@ -15,7 +15,7 @@ from palimpsest.core.events import Body, NoteForgotten, NoteSaved, SessionOpened
 from palimpsest.core.items import Value
 from palimpsest.core.log.log import Log
 from palimpsest.core.ports import Clock
-from palimpsest.stores.files import store_errors, sync_folder, write_private
+from palimpsest.stores.files import read_regular, store_errors, sync_folder, write_private
 from palimpsest.stores.jsonl import JsonlSessions
 from palimpsest.stores.notes.folder import LOG, NOTES, PAST, QUARANTINE, SUMMARY_FILE, TOMBSTONES, NoteFolder
 
@@ -52,7 +52,7 @@ class NoteRemoval:
     def pending(self) -> PendingForget | None:
         """Return a removal that was begun and not completed."""
         try:
-            return _pending.decode(self._folder.journal.read_bytes())
+            return _pending.decode(read_regular(self._folder.journal))
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError) as error:
@@ -172,6 +172,6 @@ def text_of_file(path: Path) -> str | None:
     try:
         if path.is_symlink() or path.stat().st_size > _LARGEST_FILE:
             return None
-        return path.read_text(encoding="utf-8")
+        return read_regular(path).decode().replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError):
         return None

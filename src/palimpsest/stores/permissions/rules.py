@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from palimpsest.core.errors import BadInput
-from palimpsest.stores.files import open_in_folder, store_error, write_private
+from palimpsest.stores.files import open_in_folder, read_regular, store_error, write_private
 
 _COMMENT: Final = "#"
 
@@ -29,7 +29,7 @@ class FilePermissionRules:
     def load(self) -> tuple[str, ...]:
         """All rules; none if there is no file. Raises `StoreError` if it cannot be read, `BadInput` if it is not UTF-8 text."""
         try:
-            data = self._path.read_bytes()
+            data = read_regular(self._path)
         except FileNotFoundError:
             return ()
         except OSError as error:

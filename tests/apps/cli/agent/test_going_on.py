@@ -217,6 +217,24 @@ def test_what_cannot_be_equipped_leaves_no_session(pal: Runs) -> None:
     assert len(json.loads(pal("sessions", "--json").stdout)) == 1
 
 
+def test_a_model_that_cannot_be_asked_leaves_the_session_as_it_was_and_makes_none(pal: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    pal("-p", "one", replies=("1",))
+    logs = sorted((pal.folder / "home" / "sessions").glob("*.jsonl"))
+    before = [log.read_bytes() for log in logs]
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "PAL_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    for words in (["-c"], ["--fork", "last"], []):
+        command = [sys.executable, "-m", "palimpsest.apps.cli", "-p", "two", "--model", "gpt-5", *words]
+        settings = {**pal.environment(), "PAL_SCRIPT": ""}
+        done = subprocess.run(
+            command, check=False, cwd=pal.project, env=settings, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+        )
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert "OPENAI_API_KEY is not set" in done.stderr
+    assert sorted((pal.folder / "home" / "sessions").glob("*.jsonl")) == logs
+    assert [log.read_bytes() for log in logs] == before
+
+
 def test_the_model_is_told_of_the_folders_beside_the_project(pal: Runs) -> None:
     (pal.folder / "beside").mkdir()
     pal("-p", "go", "--add-dir", "../beside", replies=("ok",))

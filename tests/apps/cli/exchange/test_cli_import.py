@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from corpus import GOLDEN, WITHOUT, corpus
+from opencode_session import Talk
 from pal_runs import Pal
 
 from palimpsest.core.format.texts import iso_time
@@ -332,6 +333,23 @@ def test_one_deep_file_does_not_stop_the_import_of_a_folder(tmp_path: Path) -> N
     found = msgspec.json.decode(done.stdout)
     assert [file["session"] for file in found["files"]] == [f"claude-{SESSION}"]
     assert [Path(each["path"]).name for each in found["skipped"]] == ["a.jsonl"]
+
+
+def test_a_damaged_database_of_opencode_hides_no_session_beside_or_below_it(pal: Pal, tmp_path: Path) -> None:
+    database = GOLDEN / "opencode" / "opencode.db"
+    folder = tmp_path / "saved"
+    (folder / "older").mkdir(parents=True)
+    (folder / "opencode.db").write_bytes(database.read_bytes()[:200_000])
+    talk = Talk("ses_beside")
+    talk.user("one")
+    talk.export(folder)
+    shutil.copy(database, folder / "older")
+    done = pal.json("import", str(folder), code=1)
+
+    assert [Path(each["path"]).name for each in done["skipped"]] == ["opencode.db"]
+    names = {Path(file["path"]).relative_to(folder).parts[0] for file in done["files"]}
+    assert names == {"older", *(path.name for path in folder.glob("*.json"))}
+    assert "opencode-ses_beside" in {file["session"] for file in done["files"]}
 
 
 def test_a_compressed_file_of_tiny_lines_is_refused_and_leaves_no_session(pal: Pal, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -233,6 +234,39 @@ def test_what_has_taken_the_place_of_a_log_is_named_and_hides_no_other_session(p
     assert [(each["session"], each["ok"]) for each in found["sessions"]] == [(SMALL, True), ("other", False)]
     assert [each["message"] for each in found["errors"]] == ["this is not a file"]
     assert [each["id"] for each in pal.json("sessions")] == [SMALL]
+
+
+def test_a_log_of_which_only_the_checkpoint_is_left_is_missed_and_a_deleted_session_is_not(pal: Pal) -> None:
+    small(pal.home)
+    pal("memory", "add", "The release branch is called stable.")
+    [memory] = (pal.home.folder / "memory").glob("*/memory.jsonl")
+    for log in (memory, pal.home.store.path_of(SMALL)):
+        assert log.with_suffix(".checkpoint").exists()
+        log.rename(log.with_suffix(".away"))
+        errors = pal.json("verify", "--all", code=1)["errors"]
+        assert [(each["kind"], each["where"]) for each in errors] == [("missing", str(log))]
+        log.with_suffix(".away").rename(log)
+    assert pal("delete", SMALL, "--yes").exit_code == 0
+    assert pal("verify", "--all").exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["cards.toml", "tombstones.jsonl", ".key", ".forgetting"])
+def test_a_pipe_in_the_place_of_a_file_of_the_home_is_not_waited_for(pal: Pal, name: str) -> None:
+    pal("memory", "add", "The release branch is called stable.")
+    [memory] = (pal.home.folder / "memory").glob("*/memory.jsonl")
+    place = pal.home.folder / name if name == "cards.toml" else memory.parent / name
+    place.unlink(missing_ok=True)
+    os.mkfifo(place)
+    for words in (
+        ["sessions"],
+        ["memory", "list"],
+        ["memory", "add", "Another one."],
+        ["memory", "forget", "project_the_release_branch_is_called_stable", "--yes"],
+        ["doctor"],
+    ):
+        command = [sys.executable, "-m", "palimpsest.apps.cli", *words]
+        done = subprocess.run(command, env={**os.environ, "PAL_HOME": str(pal.home.folder)}, check=False, capture_output=True, timeout=60)
+        assert b"Traceback" not in done.stderr
 
 
 def test_after_the_repair_of_an_emptied_log_all_is_valid_but_forks_that_rest_on_it_and_that_is_said(pal: Pal) -> None:

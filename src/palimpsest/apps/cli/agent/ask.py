@@ -138,7 +138,9 @@ def ask(
             raise BadInput("there is nothing to do; give a prompt (`pal -p TEXT`) or standard input, or --continue", where="pal -p")
         # The others would be cancelled at once, for the session ends with the turn.
         jobs = tuple(job for job in standard_jobs(settings.config.jobs, home) if "session_ends" in job.moments)
-        agent = configured_agent(home, settings, cards_of(home), session=session, recorded=recorded, jobs=jobs, notify=_notify)
+        agent = configured_agent(
+            home, settings, cards_of(home), session=session, recorded=recorded, jobs=jobs, notify=_notify, asks_at_once=True
+        )
         with closed_on_error(agent):
             coding = coding_settings(settings, recorded, allow=allow, deny=deny, folders=folders, end_with_turn=True, state=state)
             hooks = session_hooks(home, settings, Path.cwd(), coding.withheld)

@@ -54,6 +54,7 @@ _REMEDIES = {
     "snapshots": "what is missing cannot be made again: `pal diff ID` and `pal rewind ID EVENT --files` say which changes are not known; "
     "new turns keep what they change",
     "store": "the file could not be read: see to its permissions or its disk first",
+    "missing": "copy the log back; if it was deleted on purpose, delete its checkpoint too (notes hold without their log)",
 }
 
 
@@ -140,17 +141,20 @@ def _named_sessions(home: AnyHome, word: str) -> list[SessionLocation]:
 
 
 def _all_sessions(home: AnyHome, store: SessionArchive, blobs: BlobStore) -> list[SessionLocation]:
-    """The logs of all sessions, and whatever has taken the place of one: that is no session, and would be passed over."""
+    """The logs of all sessions, and those of which something else has taken the place or only the checkpoint is left."""
     names = set(store.sessions())
     if isinstance(store, JsonlSessions):
         names |= {path.stem for path in store.folder.glob("*.jsonl") if not path.is_file()}
+        # In other folders such files may be of other programs.
+        own = store.folder.glob("*.checkpoint") if store is home.store else ()
+        names |= {path.stem for path in own if not os.path.lexists(path.with_suffix(".jsonl"))}
     return [SessionLocation(session, store, blobs, home.clock) for session in sorted(names)]
 
 
 def _memory_logs(home: AnyHome) -> list[SessionLocation]:
-    """The logs of notes: one in each folder of memory. One that is no file is left to the store, which says so."""
+    """The logs of notes: one in each folder of memory, also if it is no file, or gone while its checkpoint is there."""
     folders = sorted((home.folder / "memory").glob("*/")) if home.folder is not None else []
-    kept = [folder for folder in folders if os.path.lexists(folder / f"{MEMORY_LOG}.jsonl")]
+    kept = [folder for folder in folders if any(os.path.lexists(folder / f"{MEMORY_LOG}.{end}") for end in ("jsonl", "checkpoint"))]
     return [SessionLocation(MEMORY_LOG, JsonlSessions(folder), home.blobs, home.clock) for folder in kept]
 
 
@@ -179,7 +183,9 @@ def _verify_session(found: SessionLocation, kept: KeptLink | None, *, repair_dam
     except PalimpsestError as error:
         # A log is checked because something is in its place, so that one which is not found is not a file.
         is_special = error.kind == "input" and isinstance(found.store, JsonlSessions) and not found.store.path_of(found.session).is_file()
-        kind, message = ("store", "this is not a file") if is_special else (error.kind, error.message)
+        is_there = not is_special or os.path.lexists(error.where)
+        special = ("store", "this is not a file") if is_there else ("missing", "the log is gone, and its checkpoint is still there")
+        kind, message = special if is_special else (error.kind, error.message)
         return VerifyResult(found, VerifyReport(ok=False, events=0, findings=(Finding(error.where, kind, message),)))
 
 

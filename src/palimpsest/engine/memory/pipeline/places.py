@@ -13,6 +13,7 @@ from palimpsest.engine.memory.notebook import Notebook
 from palimpsest.memory.changes import Memory, Tombstone
 from palimpsest.memory.note import Note
 from palimpsest.stores.config.memory_config import MemoryConfig
+from palimpsest.stores.files import read_regular
 from palimpsest.stores.home import AnyHome, Home
 from palimpsest.stores.notes.claims import ClaimRules, JobClaims
 from palimpsest.stores.notes.folder import TOMBSTONES, NoteFolder
@@ -72,7 +73,7 @@ class PipelinePlaces:
         """Return what was forgotten in a scope. The file is replaced as a whole, so that no lock is needed to read it."""
         place = self.scope_folder(scope) / TOMBSTONES
         try:
-            return tuple(_stones.decode(line) for line in place.read_bytes().split(b"\n") if line)
+            return tuple(_stones.decode(line) for line in read_regular(place).split(b"\n") if line)
         except FileNotFoundError:
             return ()
         except (OSError, msgspec.DecodeError) as error:

@@ -21,6 +21,7 @@ from palimpsest.memory.recall.stored.revision import erase, erased_share
 from palimpsest.memory.recall.stored.snapshot import encode_index
 from palimpsest.memory.recall.units import RecallUnit
 from palimpsest.memory.sessions.units import event_id, session_units
+from palimpsest.stores.files import read_regular
 from palimpsest.stores.logs.segments import read_segments
 from palimpsest.stores.notes.folder import RECALL_FILE, TOMBSTONES
 from palimpsest.stores.notes.recall_index import LogRow, RecallFile, Stored
@@ -234,7 +235,7 @@ def forgotten_events(folder: Path) -> frozenset[str]:
 def _tombstones(place: Path) -> Iterator[Tombstone]:
     """Yield what was forgotten in one scope; lines that are none are left out."""
     try:
-        lines = place.read_bytes().split(b"\n")
+        lines = read_regular(place).split(b"\n")
     except OSError:
         return
     for line in lines:
