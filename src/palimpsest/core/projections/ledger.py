@@ -30,7 +30,7 @@ class LedgerProjection(StateProjection):
     """Projection of the ledger, over all events of the file, because every branch costs money."""
 
     name: ClassVar = "ledger"
-    version: ClassVar = 2
+    version: ClassVar = 3
     watches: ClassVar = frozenset({ModelReplied, CallStarted, Interrupted, Failed, SessionOpened, ModelSwitched})
     scope: ClassVar[Scope] = "file"
     state_type: ClassVar = Ledger
@@ -141,6 +141,8 @@ class LedgerProjection(StateProjection):
     def _add(
         self, model: str, asked: str, purpose: str, usage: Usage, *, at: int, unmeasured: int = 0, estimated: int = 0, calls: int = 1
     ) -> None:
+        # No request is empty: where a program counts its replies alone, what it has read is not known.
+        unmeasured = max(unmeasured, int(usage.output > 0 and not usage.prompt))
         step = bisect_left(PRICE_STEPS, usage.prompt)
         key = (model or asked or self._model, purpose, asked, max(0, at) // _DAY_MS, PRICE_STEPS[step - 1] if step else 0)
         sums = self._sums.setdefault(key, [0] * 9)

@@ -163,6 +163,31 @@ def test_every_place_counts_a_call_that_was_broken_off_with_the_same_estimate(pa
     assert "turn: 1 call (1 broken off, and therefore estimated), " in asyncio.run(lines())[0]
 
 
+COPILOT = (
+    ("session.start", {"sessionId": "s1", "copilotVersion": "1.0.64", "startTime": "2026-06-25T01:50:34.040Z", "context": {"cwd": "/repo"}}),
+    ("user.message", {"content": "look"}),
+    ("assistant.message", {"messageId": "m1", "model": SONNET, "content": "done", "toolRequests": [], "outputTokens": 7_000}),
+)
+
+
+def test_a_session_of_a_program_that_counts_its_replies_alone_costs_an_unknown_amount(pal: Pal, tmp_path: Path) -> None:
+    lines = [
+        {"type": kind, "data": data, "id": f"e{n}", "timestamp": f"2026-06-25T01:50:{n:02}Z", "parentId": f"e{n - 1}" if n else None}
+        for n, (kind, data) in enumerate(COPILOT)
+    ]
+    (tmp_path / "events.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    session = pal.json("import", str(tmp_path / "events.jsonl"))["files"][0]["session"]
+    assert places(pal, session) == {**dict.fromkeys(("pal sessions", "pal agents", "editor", "footer")), "/cost": "cost unknown"}
+    assert "7,000 written · price unknown" in pal("export", session, "--to", "html").stdout
+
+
+@pytest.mark.parametrize("usage", [Usage(), Usage(output=7_000)])
+def test_no_turn_of_a_program_that_does_not_say_what_it_read_costs_nothing(pal: Pal, usage: Usage) -> None:
+    write(pal, "one", [UserSaid((Text("go"),)), CallStarted(SONNET, "anthropic"), ModelReplied((Text("done", "assistant"),), usage=usage)])
+    with pal.home.open("one", write=False) as log:
+        assert [(turn.usd, turn.calls[0].usd) for turn in turn_costs(log, PriceBook())] == [(None, None)]
+
+
 def test_the_process_of_an_editor_says_what_pal_sessions_says(pal: Pal, tmp_path: Path) -> None:
     pytest.importorskip("acp")
     child: tuple[Body, ...] = (ChildOpened("kid", depth=1), ChildEnded("kid", "completed", usage=Usage(input=1), cost_usd=SUM))
