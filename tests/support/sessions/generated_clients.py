@@ -185,7 +185,9 @@ SCENARIOS: Final = (
 )
 
 
-def generated_row(scenario: str, model: str, mode: Mode, seed: int, requests: int = 60) -> GeneratedRow:
+def generated_row(
+    scenario: str, model: str, mode: Mode, seed: int, requests: int = 60, *, writes: bool = False
+) -> GeneratedRow:
     """Send the requests of a generated client through the record of a gateway."""
     client = _Client(scenario, seed)
 
@@ -194,15 +196,18 @@ def generated_row(scenario: str, model: str, mode: Mode, seed: int, requests: in
             made = client.step()
             yield ClientRequest(made, client.body(made, model))
 
-    return row_of(f"{scenario} {seed}", model, mode, sent())
+    return row_of(f"{scenario} {seed}", model, mode, sent(), writes=writes)
 
 
-def row_of(client: str, model: str, mode: Mode, requests: Iterable[ClientRequest]) -> GeneratedRow:
-    """Send requests through the record of a gateway, and compare its bills with those of caches of their own after each of them."""
+def row_of(client: str, model: str, mode: Mode, requests: Iterable[ClientRequest], *, writes: bool = False) -> GeneratedRow:
+    """Send requests through the record of a gateway, and compare its bills with those of caches of their own after each of them.
+
+    `writes` says whether an automatic cache reports what enters it.
+    """
     marked, clock = card(model).cache == "breakpoints", FixedClock(1_700_000_000_000)
     wire: WireName = "anthropic" if marked else "chat"
     host, rates = ConversationHost(Home.in_memory(clock), mode), rates_of(model)
-    own, direct = (MarkedCache(), MarkedCache()) if marked else (PrefixCache(), PrefixCache())
+    own, direct = (MarkedCache(), MarkedCache()) if marked else (PrefixCache(writes=writes), PrefixCache(writes=writes))
     said: dict[str, tuple[float, float]] = {}
     worst, error = Worst(), Worst()
     paid = without = 0.0

@@ -220,6 +220,8 @@ class TwoBills:
     def __init__(self, card: ModelCard) -> None:
         self._card = card
         self._is_automatic = card.cache == "automatic"
+        # Whether what enters an automatic cache is reported as written; some servers report it as input, whatever the price of a write.
+        self._reports_writes = True
         self._sizes = MeasuredSizes()
         self._given, self._sent = _SimulatedCache(card), _SimulatedCache(card)
         self.ignored: frozenset[int] = frozenset()
@@ -242,13 +244,15 @@ class TwoBills:
         """Bill one call at time `now`, in milliseconds, with the usage that the provider reported."""
         self._reports += 1
         self._has_read = self._has_read or usage.cache_read > 0
+        if self._is_automatic and (usage.cache_write or usage.input > self._card.cache_minimum + STEP_TOKENS):
+            self._reports_writes = usage.cache_write > 0
         self._learn_beginning(sent, usage, now)
         self._sizes.learn(self._named(sent).blocks, usage.prompt, sent.heads)
         self._learn_ignored(sent, usage, now)
         self._learn_read(sent, usage, now)
         own, other = self.sized(sent), self.sized(given)
         self._set_right(other, own, usage, now)
-        given_usage = replace(self._given.take(other, now), output=usage.output)
+        given_usage = replace(self._as_reported(self._given.take(other, now)), output=usage.output)
         self._sent.take(own, now)
         self._past.append((given, sent, now))
         self._differ = self._differ or given != sent
@@ -265,11 +269,15 @@ class TwoBills:
 
     def cost_sent(self, sized: BilledRequest, now: int) -> float:
         """The dollars that the prompt of a request would cost, with what the requests that were sent have cached."""
-        return simulated_cost(self._sent.billed(sized, now)[1], self._card).total
+        return simulated_cost(self._as_reported(self._sent.billed(sized, now)[1]), self._card).total
 
     def cost_given(self, sized: BilledRequest, now: int) -> float:
         """The dollars that the prompt of a request would cost, if all requests had been sent as they were given."""
-        return simulated_cost(self._given.billed(sized, now)[1], self._card).total
+        return simulated_cost(self._as_reported(self._given.billed(sized, now)[1]), self._card).total
+
+    def _as_reported(self, usage: Usage) -> Usage:
+        """A simulated usage as the provider reports it."""
+        return usage if self._reports_writes else replace(usage, input=usage.input + usage.cache_write, cache_write=0)
 
     def doubt(self, one: BilledRequest, other: BilledRequest) -> float:
         """The dollars by which the difference in cost of two sized requests may be off, because sizes are not exact."""

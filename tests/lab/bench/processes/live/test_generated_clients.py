@@ -1,5 +1,6 @@
 """Clients that do what attacks on the gateway found: they go back, fork, and change their tools and system prompts."""
 
+import pytest
 from generated_clients import SCENARIOS, generated_row
 
 from palimpsest.lab.bench.processes.live.live_gateway import MOST_ERROR, MOST_RATIO
@@ -13,3 +14,10 @@ def test_the_bill_of_every_generated_client_stays_within_a_hundredth_of_direct_a
     # They are edited, and what is saved is worth it.
     assert min(row.edited for row in rows) > 5
     assert max(row.usd / row.usd_direct for row in rows) < 1
+
+
+@pytest.mark.parametrize("writes", [True, False])
+def test_what_is_said_is_true_whether_an_automatic_cache_reports_what_enters_it_or_not(*, writes: bool) -> None:
+    # A write of this model costs more than input.
+    row = generated_row("plain", "gpt-5.6-terra", "thrifty", 0, 20, writes=writes)
+    assert (row.worst.value <= MOST_RATIO, row.error.value <= MOST_ERROR, row.edited > 5) == (True, True, True), row
