@@ -46,7 +46,8 @@ _TOLERANCE_TOKENS: Final = 64
 _SIZE_ERROR: Final = 0.1
 # The same for tools and parts of the system prompt, which are first reported all at once.
 _HEAD_SIZE_ERROR: Final = 0.4
-# After so many reports none of which has read anything, it is taken that nothing is read.
+# So many reports are waited for, and if none of them has read anything so many, after which it is taken that nothing is read.
+_REPORTS_WITH_READ: Final = 2
 _REPORTS_WITHOUT_READ: Final = 5
 # How far the size of one block may be off: of one that a report covered together with others, and of one that none has covered.
 _MEASURED_ERROR: Final = 0.1
@@ -98,6 +99,10 @@ class PricedCall(Value, frozen=True):
         return replace(self, usd=total_usd((self.usd, usd)), usd_without=total_usd((self.usd_without, usd)))
 
 
+UNKNOWN_CALL: Final = PricedCall(None, None)
+"""A call that was sent, and of which it is not known what it cost."""
+
+
 class GatewayBill(Value, frozen=True):
     """The bill of a session so far: dollars as they were, and as they would have been without the gateway; tokens of all prompts.
 
@@ -137,6 +142,10 @@ class GatewayBill(Value, frozen=True):
             reasoning_lost=ReasoningLost(one.blocks + other.blocks, tokens),
             recoveries=self.recoveries + call.recoveries,
         )
+
+    def with_read(self, usd: float | None) -> Self:
+        """Return the bill after a read that kept the cache alive; directly it would not have been paid."""
+        return self.plus(UNKNOWN_CALL) if usd is None else replace(self, usd=total_usd((self.usd, usd)))
 
     def noted(self) -> ForeignNoted:
         """Return the event that records the bill."""
@@ -236,9 +245,16 @@ class TwoBills:
     def has_reports(self) -> bool:
         """Whether the provider has reported enough for sizes to be measured, and for what is cached to be known.
 
-        While nothing was read, because tools or the system prompt change, some reports more tell that nothing is.
+        The second one tells which line that always changes the provider does not look at: until then the cache of a conversation that goes
+        on after a restart seems lost. While nothing was read, because tools or the system prompt change, some more tell that nothing is.
         """
-        return self._has_read or self._reports >= _REPORTS_WITHOUT_READ
+        return self._reports >= (_REPORTS_WITH_READ if self._has_read else _REPORTS_WITHOUT_READ)
+
+    def goes_on(self, given: BilledRequest) -> bool:
+        """Whether a request goes on from one of the newest as they were given."""
+        digests = [digest for digest, _ in self._named(given).blocks]
+        known = ([digest for digest, _ in self._named(older).blocks] for older, _, _ in self._past)
+        return any(digests[: len(older)] == older for older in known)
 
     def add(self, given: BilledRequest, sent: BilledRequest, usage: Usage, now: int) -> PricedCall:
         """Bill one call at time `now`, in milliseconds, with the usage that the provider reported."""

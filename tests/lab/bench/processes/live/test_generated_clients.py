@@ -21,3 +21,16 @@ def test_what_is_said_is_true_whether_an_automatic_cache_reports_what_enters_it_
     # A write of this model costs more than input.
     row = generated_row("plain", "gpt-5.6-terra", "thrifty", 0, 20, writes=writes)
     assert (row.worst.value <= MOST_RATIO, row.error.value <= MOST_ERROR, row.edited > 5) == (True, True, True), row
+
+
+def test_no_edit_costs_more_than_its_hundredth_where_a_conversation_was_begun_without_the_gateway() -> None:
+    # What the provider holds of it is not known, and a line changes with each request that it does not look at.
+    clients = [("plain", 2), ("rewinds", 0), ("fork", 3), ("tools_change", 1)]
+    rows = [generated_row(scenario, "claude-sonnet-4-6", "palimpsest", seed, 38, begins=30) for scenario, seed in clients]
+    assert [row for row in rows if row.worst.value > MOST_RATIO] == []
+    assert max(row.edited for row in rows) > 0
+
+
+def test_no_edit_costs_more_than_its_hundredth_after_the_gateway_was_started_again() -> None:
+    row = generated_row("plain", "claude-sonnet-4-6", "palimpsest", 0, 45, restarts=(20, 40))
+    assert (row.worst.value <= MOST_RATIO, row.error.value <= MOST_ERROR, row.edited > 5) == (True, True, True), row
