@@ -37,8 +37,6 @@ from palimpsest.wire.models.prices import simulated_cost, total_usd
 from palimpsest.wire.request import MAX_BREAKPOINTS
 
 _FORMAT: Final = "gateway"
-# A bill is recorded with each reply, and few events follow it.
-_NEWEST_EVENTS: Final = 64
 # A reported read within this share of the prompt, or so many tokens, of the expected one is the expected one.
 _TOLERANCE: Final = 0.005
 _TOLERANCE_TOKENS: Final = 64
@@ -160,8 +158,8 @@ _decoder = msgspec.json.Decoder(_BillRecord)
 
 
 def newest_bill(log: Log) -> GatewayBill | None:
-    """Return the newest bill that a log records; `None` if none of its newest events does."""
-    for seq in range(log.tip, max(-1, log.tip - _NEWEST_EVENTS), -1):
+    """Return the newest bill that a log records; `None` if it records none. One comes with each reply, and few events follow it."""
+    for seq in range(log.tip, -1, -1):
         body = log.event(seq).body
         if isinstance(body, ForeignNoted) and body.format == _FORMAT:
             with suppress(msgspec.DecodeError):
