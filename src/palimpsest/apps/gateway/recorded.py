@@ -398,7 +398,7 @@ class RecordedConversation:
 
     def _usd_beside(self, reply: ModelReplied) -> float | None:
         """The dollars that a reply cost beside its message, and as a fallback more than of the asked model; `None` if they are unknown."""
-        if not is_measured(reply) or is_given(self.conversation.session.params.extra):
+        if not is_measured(reply) or reply.tier or is_given(self.conversation.session.params.extra):
             return None
         usd = [self._usd(each.usage, each.model) for each in reply.beside]
         if reply.model != self._card.name and reply.usage.prompt:
@@ -496,7 +496,7 @@ class RecordedConversation:
 
     def add_read(self, reply: ModelReplied) -> float | None:
         """Add a read that kept the cache alive to the bill, and return its dollars."""
-        usd = self._usd(reply.usage)
+        usd = None if reply.tier else self._usd(reply.usage)
         self.bill = self.bill.with_read(usd)
         return usd
 

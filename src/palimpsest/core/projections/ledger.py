@@ -21,9 +21,10 @@ _DAY_MS: Final = 86_400_000
 # By how much a prompt may exceed its estimate, and the fewest bytes of a request that are one token.
 _MARGIN: Final = 1.3
 _BYTES_PER_TOKEN: Final = 3
-# Parameters of a request that change its price, also as `extra` fields, and their values that do not. `auto` is what no value means.
+# Parameters of a request that change its price, also as `extra` fields, and their values that do not. `auto` is what no value means: the
+# reply says what it was.
 _PRICED_APART: Final = ("service_tier", "speed", "inference_geo")
-_LISTED: Final = ("", "auto", "default", "standard", "standard_only", "global")
+_LISTED: Final = ("", "auto", "default", "standard", "standard_only", "on_demand", "global", "not_available")
 
 
 class LedgerProjection(StateProjection):
@@ -95,11 +96,11 @@ class LedgerProjection(StateProjection):
     def _count_reply(self, reply: ModelReplied, at: int) -> None:
         call = self._close(reply.call, reply.purpose)
         if call is None:
-            self._add(reply.model, "", reply.purpose, reply.usage, at=at)
+            self._add(reply.model, "", reply.purpose, reply.usage, at=at, unmeasured=int(bool(reply.tier)))
             self._add_beside(reply, "", reply.purpose, at)
             return
         # Of a call whose view was counted we have seen the reply, in whatever program.
-        unmeasured = int(((call.is_ours or call.estimate) and not is_measured(reply)) or call.has_tier)
+        unmeasured = int(((call.is_ours or call.estimate) and not is_measured(reply)) or call.has_tier or bool(reply.tier))
         self._add(reply.model, call.model, call.purpose, reply.usage, at=at, unmeasured=unmeasured)
         self._add_beside(reply, call.model, call.purpose, at)
         if call.estimate and reply.usage.prompt:
