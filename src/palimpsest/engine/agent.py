@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -27,7 +27,7 @@ from palimpsest.engine.loop.context import ContextStating, NoContext
 from palimpsest.engine.loop.ending import uncancelled
 from palimpsest.engine.loop.feed import Feed, Piece
 from palimpsest.engine.loop.hooked import SessionHooks
-from palimpsest.engine.loop.limits import NO_LIMITS, NOTHING, Limits, Spent, TurnMeter, recorded_children, session_usd
+from palimpsest.engine.loop.limits import NO_LIMITS, NOTHING, Limits, Spent, TurnMeter, session_usd
 from palimpsest.engine.loop.queued_input import NoRecall, Recalling
 from palimpsest.engine.loop.tool_calls import Toolbox, allow_all, no_approver
 from palimpsest.engine.loop.turn import Loop, run_turn
@@ -45,6 +45,7 @@ from palimpsest.wire.models.prices import total_usd
 from palimpsest.wire.request import Tool
 
 if TYPE_CHECKING:
+    from palimpsest.engine.children.costs import ChildAccounts
     from palimpsest.tools.shell.bash import Shell
 
 # Seconds of each hook at the end of a session that was interrupted.
@@ -299,7 +300,17 @@ class Agent:
 
     def spent_by_child(self) -> Mapping[str, Spent]:
         """What each sub-agent of this session and those below it have spent so far, by session."""
-        return recorded_children(self.session.log) if self.children is None else self.children.spent()
+        if not self.session.log.children:
+            return {}
+        recorded = self._accounts.spent(self.session.log)
+        live = {} if self.children is None else self.children.spent()
+        return recorded | {name: spent for name, spent in live.items() if name in recorded}
+
+    @cached_property
+    def _accounts(self) -> "ChildAccounts":
+        from palimpsest.engine.children.costs import ChildAccounts  # most sessions have no sub-agents
+
+        return ChildAccounts(self._home)
 
     def children_spent(self) -> Spent:
         """What the sub-agents of this session have spent so far, those below them included."""

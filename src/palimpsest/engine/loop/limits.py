@@ -8,7 +8,6 @@ from typing import Any, Final, Literal, TypeAlias
 from msgspec import Struct
 
 from palimpsest.core.errors import BadInput
-from palimpsest.core.log.log import Log
 from palimpsest.core.projections.children import ChildRecord
 from palimpsest.core.projections.jobs import is_job_purpose
 from palimpsest.core.tokens.spending import Spending, total_of
@@ -74,16 +73,14 @@ class Spent(Struct, frozen=True):
 NOTHING: Final = Spent()
 
 
-def recorded_children(log: Log) -> dict[str, Spent]:
-    """What each sub-agent and those below it had spent when its end was recorded, by session.
+def recorded_spent(child: ChildRecord) -> Spent:
+    """What a sub-agent and those below it had spent when its end was recorded.
 
-    Dollars of zero for tokens are unknown: version 0.2 wrote them where no price was known. Their files tell more.
+    Dollars of zero for tokens are unknown: version 0.2 wrote them where no price was known. So is what an imported one spent, or one whose
+    end is not recorded. Their files tell more.
     """
-    return {each.session: _recorded(each) for each in log.children}
-
-
-def _recorded(child: ChildRecord) -> Spent:
     is_known = (child.cost_usd or not child.usage.total) and (child.children_usd or not child.children_tokens)
+    is_known = is_known and child.ended is not None and child.depth > 0
     return Spent(child.usage.total + child.children_tokens, child.total_usd if is_known else None)
 
 

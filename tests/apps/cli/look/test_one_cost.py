@@ -145,6 +145,25 @@ def test_a_sub_agent_of_unknown_price_to_which_an_older_version_wrote_0_costs_an
     assert f"sub-agent Ada: completed, {cost_text(0.0)}, session two" in pal("show", "one").stdout
 
 
+def test_sub_agents_of_an_imported_session_are_part_of_what_it_cost_as_far_as_they_have_files(pal: Pal) -> None:
+    write(pal, "one", bodies_of((ChildOpened("two"), ChildOpened("kept nowhere"), ChildEnded("kept nowhere", "completed"))))
+    write(pal, "two", bodies_of(), EventRef("one", 1))
+    assert places(pal, "one") == {
+        **dict.fromkeys(("pal sessions", "pal agents", "editor", "footer"), pytest.approx(2 * SUM)),
+        "/cost": cost_text(2 * SUM),
+    }
+
+
+def test_a_sub_agent_whose_file_was_deleted_cost_what_its_parent_has_recorded(pal: Pal) -> None:
+    ends: list[Body] = [ChildEnded("two", "completed", usage=Usage(input=10), cost_usd=SUM), ChildOpened("three", depth=1)]
+    write(pal, "one", bodies_of((ChildOpened("two", depth=1), ends[0])))
+    assert [(each["usage"]["input"], each["cost_usd"]) for each in pal.json("agents", "one")[1:]] == [(10, pytest.approx(SUM))]
+    # Nothing tells what one cost whose end was not recorded.
+    write(pal, "more", bodies_of(tuple(ends)))
+    assert pal.json("agents", "more")[-1]["cost_usd"] is None
+    assert "cost unknown in all" in pal("agents", "more").stdout
+
+
 def test_every_place_counts_a_call_that_was_broken_off_with_the_same_estimate(pal: Pal) -> None:
     broken = (CallStarted(SONNET, "anthropic", digest="d", estimate=100_000), Interrupted(None, (Text("I be", "assistant"),), model=SONNET))
     write(pal, "one", [UserSaid((Text("go"),)), *broken])
