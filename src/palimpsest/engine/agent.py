@@ -139,8 +139,8 @@ class Agent:
         home = Home.in_memory() if home is None else home
         cards = home.cards()
         known = card(model, cards) if isinstance(model, str) else model
-        limits.check(known)
         way = _profile_of(profile)
+        limits.check(known, way.params)
         root = Path(cwd).resolve()
         # All that can be refused is read before there is a session.
         by_name, at_moments, declared = tools_by_name(tools), tuple(hooks), distinct_jobs(way.jobs if jobs is None else jobs)
@@ -328,7 +328,7 @@ class Agent:
     async def switch(self, model: str | ModelCard) -> None:
         """Continue with another model. Raises `BadInput` if there is a limit in dollars and the price of the model is not known."""
         known = self.session.named_card(model) if isinstance(model, str) else model
-        self.limits.check(known)
+        self.limits.check(known, self.session.params)
         await switch(self.session, known)
 
     def change_profile(self, profile: str | Profile) -> None:

@@ -71,9 +71,7 @@ def read_reply(*before: threading.Event, usage: dict[str, int] = READ) -> Reply:
     return Reply((*before, json.dumps(message).encode()), "application/json")
 
 
-def conversation(
-    tmp_path: Path, headers: dict[str, str], *, keeps_alive: bool, waits: bool
-) -> tuple[Provider, Home, RunningGateway]:
+def conversation(tmp_path: Path, headers: dict[str, str], *, keeps_alive: bool, waits: bool) -> tuple[Provider, Home, RunningGateway]:
     """Twenty-four requests at once, and then eight minutes without one."""
     afternoon = Afternoon()
     home = Home(tmp_path, afternoon.clock)

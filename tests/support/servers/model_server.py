@@ -1,6 +1,6 @@
 """A model on the loopback: it answers every request with the same words, or with the same error, and keeps what it was sent."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -25,7 +25,7 @@ class Model:
 
 
 @contextmanager
-def model_saying(words: str, *, status: int = 200, **usage: object) -> Iterator[Model]:
+def model_saying(words: str, *, status: int = 200, usage: Mapping[str, str] | None = None) -> Iterator[Model]:
     """The model while it runs; with another status the words are its complaint. `usage` is told beside the tokens."""
     model = Model()
     told: dict[str, Any] = {
@@ -35,7 +35,7 @@ def model_saying(words: str, *, status: int = 200, **usage: object) -> Iterator[
         "model": MODEL,
         "content": [{"type": "text", "text": words}],
         "stop_reason": "end_turn",
-        "usage": {"input_tokens": 10, "output_tokens": 5, **usage},
+        "usage": {"input_tokens": 10, "output_tokens": 5, **(usage or {})},
     }
     body = msgspec.json.encode(told if status == 200 else {"type": "error", "error": {"type": "api_error", "message": words}})
 

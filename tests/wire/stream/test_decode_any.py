@@ -134,7 +134,11 @@ def test_a_reply_says_the_tier_that_the_provider_gave_it_if_that_has_another_pri
     assert decode_response(wire, json.dumps(said).encode(), CARD).tier == tier
     start, end = {"type": "message_start", "message": said}, {"type": "message_stop"}
     chunk = {**said, "choices": [{"index": 0, "delta": {"content": "hi"}, "finish_reason": "stop"}]}
-    streams = {"anthropic": [start, end], "responses": [{"type": "response.completed", "response": said}], "chat": [chunk]}
+    streams: dict[str, list[object]] = {
+        "anthropic": [start, end],
+        "responses": [{"type": "response.completed", "response": said}],
+        "chat": [chunk],
+    }
     decoding = decoder(wire, CARD)
     decoding.feed("".join(f"data: {json.dumps(event)}\n\n" for event in streams[wire]).encode())
     assert decoding.finish().tier == tier

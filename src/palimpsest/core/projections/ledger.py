@@ -87,7 +87,7 @@ class LedgerProjection(StateProjection):
         by_text = int((body.estimate + body.tools_estimate) * self._calibration.factor(body.model) * _MARGIN)
         prompt = by_text if is_whole and by_text else max(by_text, body.size // _BYTES_PER_TOKEN)
         known = body.estimate if is_whole else 0
-        has_tier, cached = _is_priced_apart(bytes(body.params)), min(body.cached, prompt)
+        has_tier, cached = is_priced_apart(bytes(body.params)), min(body.cached, prompt)
         sent = prompt if is_ours else 0
         self._open[seq] = OpenCall(seq, body.model, body.purpose, known, body.tools_estimate, is_ours, sent, cached, has_tier)
         if len(self._open) > MAX_OPEN_CALLS:
@@ -160,7 +160,7 @@ def is_measured(reply: ModelReplied) -> bool:
     return bool(is_counted or (reply.beside and is_beside_alone and not usage.total)) and all(each.usage.prompt for each in reply.beside)
 
 
-def _is_priced_apart(params: bytes) -> bool:
+def is_priced_apart(params: bytes) -> bool:
     """Whether the parameters of a request ask for what has another price than the listed one."""
     if not any(name.encode() in params for name in _PRICED_APART):
         return False

@@ -75,8 +75,9 @@ def _members(home: AnyHome, member: FamilyMember, above: frozenset[str], cards: 
         if child.session not in inside:
             state = child_state(child, is_open=is_open)
             spent = recorded_spent(child).usd if child.depth else 0.0
-            named = {"nickname": child.nickname, "role": child.role, "depth": child.depth, "state": state}
-            known = FamilyMember(child.session, member.session, usage=child.usage, cost_usd=spent, **named)
+            known = FamilyMember(
+                child.session, member.session, child.nickname, child.role, child.depth, state, usage=child.usage, cost_usd=spent
+            )
             yield from _members(home, known, inside, cards)
 
 

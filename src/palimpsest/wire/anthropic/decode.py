@@ -44,7 +44,9 @@ def _reply_of_message(message: Json, blocks: Sequence[tuple[Json, str]], card: M
     card = replace(card, name=fallback) if fallback else card
     reply = reply_of(list(decode_blocks(blocks, card)), text(message, "stop_reason"), usage, card, text(message, "id"))
     details = table_at(message, "stop_details")
-    reply = replace(reply, beside=beside, tier=tier_of(table_at(message, "usage")), stop_details=Raw(dump(details).encode()) if details else NULL)
+    reply = replace(
+        reply, beside=beside, tier=tier_of(table_at(message, "usage")), stop_details=Raw(dump(details).encode()) if details else NULL
+    )
     return _with_transformations(replace(reply, applied_edits=applied_edits(message), diagnosis=_diagnosis(message)), message)
 
 

@@ -183,7 +183,7 @@ def test_every_place_counts_a_call_that_was_broken_off_with_the_same_estimate(pa
 
 
 COPILOT = (
-    ("session.start", {"sessionId": "s1", "copilotVersion": "1.0.64", "startTime": "2026-06-25T01:50:34.040Z", "context": {"cwd": "/repo"}}),
+    ("session.start", {"sessionId": "s1", "copilotVersion": "1.0.64", "startTime": "2026-06-25T01:50:34Z", "context": {"cwd": "/repo"}}),
     ("user.message", {"content": "look"}),
     ("assistant.message", {"messageId": "m1", "model": SONNET, "content": "done", "toolRequests": [], "outputTokens": 7_000}),
 )
