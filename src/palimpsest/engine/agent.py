@@ -45,7 +45,7 @@ from palimpsest.wire.models.prices import total_usd
 from palimpsest.wire.request import Tool
 
 if TYPE_CHECKING:
-    from palimpsest.engine.children.costs import ChildAccounts
+    from palimpsest.engine.loop.child_costs import ChildAccounts
     from palimpsest.tools.shell.bash import Shell
 
 # Seconds of each hook at the end of a session that was interrupted.
@@ -308,7 +308,7 @@ class Agent:
 
     @cached_property
     def _accounts(self) -> "ChildAccounts":
-        from palimpsest.engine.children.costs import ChildAccounts  # most sessions have no sub-agents
+        from palimpsest.engine.loop.child_costs import ChildAccounts  # most sessions have no sub-agents
 
         return ChildAccounts(self._home)
 

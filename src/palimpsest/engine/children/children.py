@@ -357,7 +357,7 @@ class ChildAgents:
         for record in log.children:
             # Imported sub-agents, which have no depth, were never run here.
             if record.status == RUNNING and record.depth:
-                from palimpsest.engine.children.costs import recorded_spending
+                from palimpsest.engine.loop.child_costs import recorded_spending
 
                 spent = recorded_spending(self._home, record.session)
                 cost = (spent.usage, spent.usd, spent.children_usd, spent.children_tokens)
