@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -27,7 +27,7 @@ from palimpsest.engine.loop.context import ContextStating, NoContext
 from palimpsest.engine.loop.ending import uncancelled
 from palimpsest.engine.loop.feed import Feed, Piece
 from palimpsest.engine.loop.hooked import SessionHooks
-from palimpsest.engine.loop.limits import NO_LIMITS, NOTHING, Limits, Spent, TurnMeter, recorded_children, session_usd
+from palimpsest.engine.loop.limits import NO_LIMITS, NOTHING, Limits, Spent, TurnMeter, session_usd
 from palimpsest.engine.loop.queued_input import NoRecall, Recalling
 from palimpsest.engine.loop.tool_calls import Toolbox, allow_all, no_approver
 from palimpsest.engine.loop.turn import Loop, run_turn
@@ -45,6 +45,7 @@ from palimpsest.wire.models.prices import total_usd
 from palimpsest.wire.request import Tool
 
 if TYPE_CHECKING:
+    from palimpsest.engine.loop.child_costs import ChildAccounts
     from palimpsest.tools.shell.bash import Shell
 
 # Seconds of each hook at the end of a session that was interrupted.
@@ -138,8 +139,8 @@ class Agent:
         home = Home.in_memory() if home is None else home
         cards = home.cards()
         known = card(model, cards) if isinstance(model, str) else model
-        limits.check(known)
         way = _profile_of(profile)
+        limits.check(known, way.params)
         root = Path(cwd).resolve()
         # All that can be refused is read before there is a session.
         by_name, at_moments, declared = tools_by_name(tools), tuple(hooks), distinct_jobs(way.jobs if jobs is None else jobs)
@@ -299,7 +300,17 @@ class Agent:
 
     def spent_by_child(self) -> Mapping[str, Spent]:
         """What each sub-agent of this session and those below it have spent so far, by session."""
-        return recorded_children(self.session.log) if self.children is None else self.children.spent()
+        if not self.session.log.children:
+            return {}
+        recorded = self._accounts.spent(self.session.log)
+        live = {} if self.children is None else self.children.spent()
+        return recorded | {name: spent for name, spent in live.items() if name in recorded}
+
+    @cached_property
+    def _accounts(self) -> "ChildAccounts":
+        from palimpsest.engine.loop.child_costs import ChildAccounts  # most sessions have no sub-agents
+
+        return ChildAccounts(self._home)
 
     def children_spent(self) -> Spent:
         """What the sub-agents of this session have spent so far, those below them included."""
@@ -317,7 +328,7 @@ class Agent:
     async def switch(self, model: str | ModelCard) -> None:
         """Continue with another model. Raises `BadInput` if there is a limit in dollars and the price of the model is not known."""
         known = self.session.named_card(model) if isinstance(model, str) else model
-        self.limits.check(known)
+        self.limits.check(known, self.session.params)
         await switch(self.session, known)
 
     def change_profile(self, profile: str | Profile) -> None:

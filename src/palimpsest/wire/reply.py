@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.events.stops import decoded_stop
 from palimpsest.core.items import Content
+from palimpsest.core.projections.ledger import priced_apart
 from palimpsest.wire.json_reading import Json, is_json, shorten, table_at, tables_at, text
 from palimpsest.wire.models.cards import ModelCard
 
+_LONGEST_TIER = 100
 _UNREADABLE = {
     "redacted_thinking": "[thinking that only its model can read]",
     "compaction": "[a summary of earlier turns that only its model can read]",
@@ -20,6 +22,11 @@ def reply_of(parts: Sequence[Content], reason: str, usage: Usage, card: ModelCar
     """The reply of a model; `reason` is the provider's word for why it stopped, `message` the provider's id of the reply."""
     stop, word = decoded_stop(reason, parts, refused=refused)
     return ModelReplied(tuple(parts), usage=usage, stop=stop, model=card.name, message=message, provider_stop=word)
+
+
+def tier_of(reported: Json) -> str:
+    """The tier, speed or place that a reply reports, if that has another price than the listed one."""
+    return " ".join(f"{name}={value}" for name, value in priced_apart(reported).items())[:_LONGEST_TIER]
 
 
 def text_fallback(item: Json) -> str:

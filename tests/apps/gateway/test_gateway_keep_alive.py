@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from provider_server import Provider, Reply, Sent, messages_stream, provider
-from running_gateway import gateway_running
+from running_gateway import RunningGateway, gateway_running
 
 from palimpsest.apps.gateway.conversations import OpenConversations
 from palimpsest.apps.gateway.hosting import ConversationHost
@@ -19,6 +19,8 @@ from palimpsest.core.errors import StoreError
 from palimpsest.core.events import CallStarted, ModelReplied
 from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import Home
+from palimpsest.wire.models.cards import card
+from palimpsest.wire.models.prices import PriceBook, simulated_cost
 
 KEY = {"x-api-key": "k", "x-claude-code-session-id": "one"}
 MARK = {"cache_control": {"type": "ephemeral"}}
@@ -61,13 +63,15 @@ class Gate(threading.Event):
         return super().wait(timeout)
 
 
-def read_reply(*before: threading.Event) -> Reply:
-    usage = {"input_tokens": 0, "cache_read_input_tokens": 30_000, "cache_creation_input_tokens": 0, "output_tokens": 1}
+READ = {"input_tokens": 0, "cache_read_input_tokens": 30_000, "cache_creation_input_tokens": 0, "output_tokens": 1}
+
+
+def read_reply(*before: threading.Event, usage: dict[str, int] = READ) -> Reply:
     message = {"id": "r", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": "max_tokens", "usage": usage}
     return Reply((*before, json.dumps(message).encode()), "application/json")
 
 
-def conversation(tmp_path: Path, headers: dict[str, str], *, keeps_alive: bool, waits: bool) -> tuple[Provider, Home]:
+def conversation(tmp_path: Path, headers: dict[str, str], *, keeps_alive: bool, waits: bool) -> tuple[Provider, Home, RunningGateway]:
     """Twenty-four requests at once, and then eight minutes without one."""
     afternoon = Afternoon()
     home = Home(tmp_path, afternoon.clock)
@@ -80,11 +84,11 @@ def conversation(tmp_path: Path, headers: dict[str, str], *, keeps_alive: bool, 
             ask(gateway.url, messages, headers)
             messages += [{"role": "assistant", "content": "Yes."}, {"role": "user", "content": f"And part {number}?"}]
         assert not waits or afternoon.over.wait(20)
-    return model, home
+    return model, home, gateway
 
 
 def test_mi_22_a_read_is_sent_before_the_cache_expires_and_is_billed_and_never_again_once_the_client_is_gone(tmp_path: Path) -> None:
-    model, home = conversation(tmp_path, KEY, keeps_alive=True, waits=True)
+    model, home, gateway = conversation(tmp_path, KEY, keeps_alive=True, waits=True)
     reads = [json.loads(each.body) for each in model.sent[24:]]
     with home.open(home.store.sessions()[0], write=False) as log:
         kept = [event.body for event in log.events() if isinstance(event.body, ModelReplied) and event.body.purpose == "job:keep_alive"]
@@ -92,16 +96,21 @@ def test_mi_22_a_read_is_sent_before_the_cache_expires_and_is_billed_and_never_a
     assert {(read["max_tokens"], read["stream"]) for read in reads} == {(1, False)}
     assert reads[0]["messages"] == json.loads(model.sent[23].body)["messages"]
     assert {body.usage.cache_read for body in kept} == {30_000}
+    # The line at the end has what all calls of the log cost together, and directly there would have been no read.
+    assert gateway.total is not None
+    assert gateway.total.usd == pytest.approx(PriceBook().ledger_usd(log.ledger))
+    assert gateway.total.usd_without == pytest.approx(gateway.reports[-1].usd_without)
 
 
-def test_mi_22_a_read_that_is_on_its_way_when_the_user_goes_on_is_billed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_told", [True, False])
+def test_mi_22_a_read_that_is_on_its_way_when_the_user_goes_on_is_billed(tmp_path: Path, *, is_told: bool) -> None:
     afternoon, gate = Afternoon(), Gate()
     afternoon.left = 1
     home = Home(tmp_path, afternoon.clock)
     replies = [Reply(messages_stream(number, "Yes.", tokens=30_000 + 20 * number, cached=29_900 + 20 * number)) for number in range(25)]
     options = {"keeps_alive": True, "pause": afternoon.pause}
     with (
-        provider(*replies[:24], read_reply(gate), replies[24]) as model,
+        provider(*replies[:24], read_reply(gate, usage=READ if is_told else {}), replies[24]) as model,
         gateway_running(home, "lossless", model.url, **options) as gateway,
     ):
         afternoon.sent = model.sent
@@ -114,10 +123,15 @@ def test_mi_22_a_read_that_is_on_its_way_when_the_user_goes_on_is_billed(tmp_pat
         gate.set()
     with home.open(home.store.sessions()[0], write=False) as log:
         found = [event.body for event in log.events() if getattr(event.body, "purpose", "") == "job:keep_alive"]
+        known = [event.body.usage for event in log.events() if isinstance(event.body, ModelReplied)]
     assert [(type(body), body.usage.cache_read if isinstance(body, ModelReplied) else 0) for body in found] == [
         (CallStarted, 0),
-        (ModelReplied, 30_000),
+        (ModelReplied, 30_000 if is_told else 0),
     ]
+    # What it cost takes nothing off the bill where it is not told.
+    assert gateway.total is not None
+    assert gateway.total.usd == pytest.approx(sum(simulated_cost(usage, card("claude-sonnet-4-6")).total for usage in known))
+    assert gateway.total.unpriced == (0 if is_told else 1)
 
 
 @pytest.mark.parametrize("reason", ["not opted in", "a subscription", "a sub-agent"])
@@ -129,7 +143,7 @@ def test_mi_22_nothing_is_sent_without_the_user_having_asked_for_it_and_a_key_th
         "a subscription": {"authorization": "Bearer t", "x-claude-code-session-id": "one"},
         "a sub-agent": KEY | {"x-claude-code-agent-id": "a1"},
     }[reason]
-    model, _ = conversation(tmp_path, headers, keeps_alive=reason != "not opted in", waits=False)
+    model, _, _ = conversation(tmp_path, headers, keeps_alive=reason != "not opted in", waits=False)
     assert len(model.sent) == 24
 
 

@@ -23,8 +23,8 @@ from palimpsest.core.items import text_of
 from palimpsest.core.log.recovery import UNKNOWN_OUTCOME
 from palimpsest.core.log.verify import verify
 from palimpsest.engine.agent import Agent
-from palimpsest.engine.children.costs import family_of
 from palimpsest.engine.children.tree import AgentSettings
+from palimpsest.engine.loop.child_costs import family_of
 from palimpsest.engine.loop.limits import Limits
 from palimpsest.tools.permissions.decision import Approval
 

@@ -11,7 +11,7 @@ from git_projects import PYTHON, UNITTEST, new_project
 from team_tasks import do_together, ends_of, roles_of
 
 from palimpsest.core.events import ChildEnded, ChildOpened, TurnEnded
-from palimpsest.engine.children.costs import family_of
+from palimpsest.engine.loop.child_costs import family_of
 
 pytestmark = pytest.mark.machine
 

@@ -260,7 +260,7 @@ def test_what_a_job_spends_beside_a_turn_does_not_count_against_the_limit_of_the
     meter = TurnMeter(session, Limits(usd=10.0))
     for purpose in ("job:probe", "summary"):
         started = session.log.append(CallStarted(MODEL, "anthropic", purpose=purpose))
-        session.log.append(ModelReplied((), call=started.seq, usage=Usage(output=1_000_000), model=MODEL, purpose=purpose))
+        session.log.append(ModelReplied((), call=started.seq, usage=Usage(1_000_000, output=800_000), model=MODEL, purpose=purpose))
         spent.append((meter.spent().usd, meter.reached()))
     assert spent == [(0.0, None), (15.0, "max_usd")]
 

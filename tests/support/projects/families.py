@@ -13,9 +13,9 @@ from palimpsest.core.items import ToolCall, text_of
 from palimpsest.core.ports import Provider
 from palimpsest.engine.agent import Agent, Approve
 from palimpsest.engine.children.children import ChildAgents
-from palimpsest.engine.children.costs import recorded_spending
 from palimpsest.engine.coding.equip import equip
 from palimpsest.engine.coding.settings import CodingSettings, refuse_all
+from palimpsest.engine.loop.child_costs import recorded_spending
 from palimpsest.engine.loop.limits import NO_LIMITS, Limits
 from palimpsest.providers.scripted import RoutedScripts, Scripted, StalledReply
 from palimpsest.stores.home import Home

@@ -1,6 +1,6 @@
 """A model on the loopback: it answers every request with the same words, or with the same error, and keeps what it was sent."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -25,8 +25,8 @@ class Model:
 
 
 @contextmanager
-def model_saying(words: str, *, status: int = 200) -> Iterator[Model]:
-    """The model while it runs; with another status the words are its complaint."""
+def model_saying(words: str, *, status: int = 200, usage: Mapping[str, str] | None = None) -> Iterator[Model]:
+    """The model while it runs; with another status the words are its complaint. `usage` is told beside the tokens."""
     model = Model()
     told: dict[str, Any] = {
         "id": "m",
@@ -35,7 +35,7 @@ def model_saying(words: str, *, status: int = 200) -> Iterator[Model]:
         "model": MODEL,
         "content": [{"type": "text", "text": words}],
         "stop_reason": "end_turn",
-        "usage": {"input_tokens": 10, "output_tokens": 5},
+        "usage": {"input_tokens": 10, "output_tokens": 5, **(usage or {})},
     }
     body = msgspec.json.encode(told if status == 200 else {"type": "error", "error": {"type": "api_error", "message": words}})
 

@@ -11,15 +11,17 @@ from palimpsest.apps.gateway.forwarding import Upstreams
 from palimpsest.apps.gateway.gateway import Gateway, RequestReport
 from palimpsest.apps.gateway.recorded import Mode
 from palimpsest.apps.gateway.serving import listening, serve
+from palimpsest.audit.pricing.two_bills import GatewayBill
 from palimpsest.stores.home import AnyHome
 
 
 @dataclass
 class RunningGateway:
-    """Where it listens, and what it reported."""
+    """Where it listens, what it reported, and the bill that it ended with."""
 
     url: str
     reports: list[RequestReport] = field(default_factory=list)
+    total: GatewayBill | None = None
 
 
 @contextmanager
@@ -38,6 +40,7 @@ def gateway_running(home: AnyHome, mode: Mode, upstream: str, **options: Any) ->
             ready.set()
 
         await serve(gateway, listening(0), started, stop, head_s=head_s)
+        running.total = gateway.total
 
     thread = threading.Thread(target=lambda: asyncio.run(run()))
     thread.start()

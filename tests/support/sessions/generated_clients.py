@@ -3,7 +3,7 @@
 # No process and no clock: an hour of a session takes seconds. Each scenario is something that clients do besides going on.
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from random import Random
 from typing import Any, Final, NamedTuple, Self
 
@@ -185,7 +185,7 @@ SCENARIOS: Final = (
 )
 
 
-def generated_row(scenario: str, model: str, mode: Mode, seed: int, requests: int = 60) -> GeneratedRow:
+def generated_row(scenario: str, model: str, mode: Mode, seed: int, requests: int = 60, **options: Any) -> GeneratedRow:
     """Send the requests of a generated client through the record of a gateway."""
     client = _Client(scenario, seed)
 
@@ -194,23 +194,44 @@ def generated_row(scenario: str, model: str, mode: Mode, seed: int, requests: in
             made = client.step()
             yield ClientRequest(made, client.body(made, model))
 
-    return row_of(f"{scenario} {seed}", model, mode, sent())
+    return row_of(f"{scenario} {seed}", model, mode, sent(), **options)
 
 
-def row_of(client: str, model: str, mode: Mode, requests: Iterable[ClientRequest]) -> GeneratedRow:
-    """Send requests through the record of a gateway, and compare its bills with those of caches of their own after each of them."""
+def row_of(
+    client: str,
+    model: str,
+    mode: Mode,
+    requests: Iterable[ClientRequest],
+    *,
+    writes: bool = False,
+    begins: int = 1,
+    restarts: Collection[int] = (),
+) -> GeneratedRow:
+    """Send requests through the record of a gateway, and compare its bills with those of caches of their own after each of them.
+
+    `writes` says whether an automatic cache reports what enters it. Requests before number `begins` were sent without a gateway, and
+    before those of `restarts` it is started again.
+    """
     marked, clock = card(model).cache == "breakpoints", FixedClock(1_700_000_000_000)
+    home = Home.in_memory(clock)
     wire: WireName = "anthropic" if marked else "chat"
-    host, rates = ConversationHost(Home.in_memory(clock), mode), rates_of(model)
-    own, direct = (MarkedCache(), MarkedCache()) if marked else (PrefixCache(), PrefixCache())
+    host, rates = ConversationHost(home, mode), rates_of(model)
+    own, direct = (MarkedCache(), MarkedCache()) if marked else (PrefixCache(writes=writes), PrefixCache(writes=writes))
     said: dict[str, tuple[float, float]] = {}
     worst, error = Worst(), Worst()
     paid = without = 0.0
     edited = number = 0
     for number, (made, body) in enumerate(requests, 1):
         clock.time += round(made.pause * 1_000)
+        if number < begins:
+            own.bill(body, clock.time / 1_000)
+            direct.bill(body, clock.time / 1_000)
+            continue
         raw = json.dumps(body).encode()
         name = conversation_name(wire, {"x-claude-code-session-id": client, "session-id": client}, fields_of(raw) or {})
+        if number in restarts:
+            host.close(name.session)
+            host = ConversationHost(home, mode)
         host.follow(name, "", wire, model, raw)
         planned = host.plan(name.session, float("inf"))
         edited += planned.is_edited

@@ -121,3 +121,24 @@ def test_whatever_a_server_answers_is_a_reply_or_an_error_of_ours(wire: WireName
     except PalimpsestError as error:
         outcome = error
     assert isinstance(outcome, ModelReplied) or "\n" not in str(outcome)
+
+
+USED = {"input_tokens": 9, "prompt_tokens": 9, "output_tokens": 1, "completion_tokens": 1}
+SAID = {"type": "message", "content": [], "output": [], "choices": [{"index": 0, "message": {"content": "hi"}, "finish_reason": "stop"}]}
+
+
+@pytest.mark.parametrize(("word", "tier"), [("flex", "service_tier=flex"), ("default", ""), ("standard", ""), (None, "")])
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_reply_says_the_tier_that_the_provider_gave_it_if_that_has_another_price(wire: WireName, word: str | None, tier: str) -> None:
+    said = SAID | {"usage": USED | {"service_tier": word}} if wire == "anthropic" else SAID | {"usage": USED, "service_tier": word}
+    assert decode_response(wire, json.dumps(said).encode(), CARD).tier == tier
+    start, end = {"type": "message_start", "message": said}, {"type": "message_stop"}
+    chunk = {**said, "choices": [{"index": 0, "delta": {"content": "hi"}, "finish_reason": "stop"}]}
+    streams: dict[str, list[object]] = {
+        "anthropic": [start, end],
+        "responses": [{"type": "response.completed", "response": said}],
+        "chat": [chunk],
+    }
+    decoding = decoder(wire, CARD)
+    decoding.feed("".join(f"data: {json.dumps(event)}\n\n" for event in streams[wire]).encode())
+    assert decoding.finish().tier == tier

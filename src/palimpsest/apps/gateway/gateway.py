@@ -25,7 +25,7 @@ from palimpsest.apps.gateway.routing import WIRES, ConversationName, continuatio
 from palimpsest.apps.gateway.thinking import ThinkingMismatch, ThinkingMode, is_reporting, refusal_of, with_beta
 from palimpsest.apps.gateway.threads import COUNTING_PATH, REFUSAL, Thread, ThreadMode, thread_of, without_beta, without_thread
 from palimpsest.apps.gateway.workers import HostEnded, ThreadWorkers, Workers
-from palimpsest.audit.pricing.two_bills import GatewayBill
+from palimpsest.audit.pricing.two_bills import UNKNOWN_CALL, GatewayBill
 from palimpsest.core.edits import ReasoningLost
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Value
@@ -147,7 +147,7 @@ class Gateway:
         self._client = connect()
         self._recording: set[asyncio.Task[None]] = set()
         self._warned_of_encoding = False
-        self._keeper = CacheKeeper(self._conversations, self._client, pause=pause) if keeps_alive else None
+        self._keeper = CacheKeeper(self._conversations, self._client, pause=pause, paid=self._read_paid) if keeps_alive else None
 
     async def answer(self, request: Request) -> Response:
         """Answer one request of a client."""
@@ -414,6 +414,9 @@ class Gateway:
         lane, failed = call.lane, call.preparing.exception()
         try:
             if failed is not None:
+                if reply is not None:
+                    # It was paid, and is in no log.
+                    self.total = self.total.plus(UNKNOWN_CALL)
                 await self._note(call, "request", "internal", f"a request was sent as it was given ({failed!r})"[:_LONGEST_NOTE])
             elif reply is not None and lane is not None:
                 observed = await self._conversations.run(lane, ConversationHost.observe, lane.name.session, reply, content_type, call.form)
@@ -428,6 +431,9 @@ class Gateway:
             if lane is not None and self._keeper is not None and call.request is not None and reply is not None:
                 self._keeper.ended(lane, call.request)
             await self._conversations.close_unused()
+
+    def _read_paid(self, usd: float | None) -> None:
+        self.total = self.total.with_read(usd)
 
     def _reported(self, call: _Call, observed: Observed) -> None:
         billed, bill = observed.call, observed.bill

@@ -181,8 +181,8 @@ class ConversationHost:
         log, card = recorded.conversation.session.log, recorded.conversation.session.card
         return log.append(CallStarted(card.name, recorded.wire, purpose=PURPOSE)).seq
 
-    def end_read(self, session: str, started: int, reply: bytes, failure: str) -> bool:
-        """Record the reply to such a read, or the failure if that is not empty, and return whether it succeeded."""
+    def end_read(self, session: str, started: int, reply: bytes, failure: str) -> tuple[bool, float | None]:
+        """Record the reply to such a read, or the failure if that is not empty. Return whether it succeeded, and its dollars."""
         recorded = self._open[session].recorded
         live = recorded.conversation.session
         outcome: ModelReplied | Failed = Failed("call", "keep_alive", failure, call=started, purpose=PURPOSE)
@@ -194,9 +194,7 @@ class ConversationHost:
                 outcome = replace(outcome, message=type(error).__name__)
         live.log.append(outcome)
         live.log.append(JobRan(self._job.name, live.log.tip, "done"))
-        if isinstance(outcome, ModelReplied):
-            recorded.add_read(outcome)
-        return isinstance(outcome, ModelReplied)
+        return (True, recorded.add_read(outcome)) if isinstance(outcome, ModelReplied) else (False, 0.0)
 
     def _take(self, name: ConversationName, parent: str, wire: WireName, model: str, mode: Mode) -> _Open:
         """The open conversation of a name, in a mode or, without prices, in mode `watch`."""

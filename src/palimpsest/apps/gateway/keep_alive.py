@@ -50,11 +50,19 @@ def reading_request(body: bytes) -> bytes | None:
 class CacheKeeper:
     """Keeps the caches of conversations alive. The job of the engine decides: by pauses, prices and a share of what a session costs."""
 
-    def __init__(self, conversations: OpenConversations, client: httpx.AsyncClient, *, pause: Pause = asyncio.sleep) -> None:
+    def __init__(
+        self,
+        conversations: OpenConversations,
+        client: httpx.AsyncClient,
+        *,
+        pause: Pause = asyncio.sleep,
+        paid: Callable[[float | None], None] = lambda _usd: None,
+    ) -> None:
         self._conversations = conversations
         self._client = client
         self._interval_ms = KeepAlive().interval_ms
         self._pause = pause
+        self._paid = paid
         self._waiting: dict[str, asyncio.Task[None]] = {}
         self._reading: set[asyncio.Task[bool]] = set()
 
@@ -106,7 +114,10 @@ class CacheKeeper:
         return await asyncio.shield(reading)
 
     async def _read(self, lane: Lane, call: SentCall) -> bool:
-        """Send one read and record it; return whether it succeeded."""
+        """Send one read and record it; return whether there may be another one.
+
+        After one whose price is not known there is none: what the reads may cost could not be kept.
+        """
         started = await self._conversations.run(lane, ConversationHost.begin_read, lane.name.session)
         data, failure = b"", ""
         try:
@@ -114,4 +125,7 @@ class CacheKeeper:
             data = await reply.aread()
         except httpx.HTTPError as error:
             failure = type(error).__name__
-        return await self._conversations.run(lane, ConversationHost.end_read, lane.name.session, started, data, failure)
+        succeeded, usd = await self._conversations.run(lane, ConversationHost.end_read, lane.name.session, started, data, failure)
+        if succeeded:
+            self._paid(usd)
+        return succeeded and usd is not None

@@ -21,7 +21,7 @@ from palimpsest.apps.gateway.thinking import (
     thinking_records,
 )
 from palimpsest.audit.pricing.bill import HOUR_MS, Breakpoint
-from palimpsest.audit.pricing.two_bills import BilledRequest, GatewayBill, PricedCall, TwoBills, newest_bill
+from palimpsest.audit.pricing.two_bills import UNKNOWN_CALL, BilledRequest, GatewayBill, PricedCall, TwoBills, newest_bill
 from palimpsest.core.edits import Mask, ReasoningLost
 from palimpsest.core.errors import BadEdit, PalimpsestError
 from palimpsest.core.events import Body, Failed, InputTransformation, ModelReplied, Titled, Usage, UserSaid, ViewEdited
@@ -39,7 +39,7 @@ from palimpsest.stores.home import AnyHome
 from palimpsest.stores.logs.undo_queue import UndoQueue
 from palimpsest.wire.anthropic.decode import MessageAssembler
 from palimpsest.wire.binding import without_thinking
-from palimpsest.wire.json_reading import Json, parse, tables_at, text
+from palimpsest.wire.json_reading import Json, is_json, parse, tables_at, text
 from palimpsest.wire.models.cards import WireName, recorded_card
 from palimpsest.wire.models.prices import simulated_cost, total_usd
 from palimpsest.wire.past_requests import card_on_wire
@@ -55,7 +55,8 @@ _MOST_HELD: Final = 4
 _encode = msgspec.json.encode
 _DROPPED: Final = "thinking_dropped"
 _PREFIX_REASON: Final = "prefix_binding_mismatch"
-_UNKNOWN: Final = PricedCall(None, None)
+# Roles of those who ask; whatever else stands in a list is of a reply, or answers one.
+_ASKING: Final = frozenset({"user", "system", "developer"})
 
 
 class Exchange(NamedTuple):
@@ -113,6 +114,8 @@ class RecordedConversation:
         self._reader = RequestReader()
         self._bills = TwoBills(self._card)
         self._lifetime = ""
+        # Whether the first list had replies, so that the provider may hold others of the conversation; `None` before it.
+        self._has_past: bool | None = None
         self._needs_title = not session.log.view.items
         self._thinking_mode = thinking_mode
         is_bound = wire == "anthropic" and self._card.binds_thinking
@@ -145,6 +148,8 @@ class RecordedConversation:
         session.params = replace(session.params, extra=Raw(msgspec.json.encode(apart)) if apart else NULL)
         self._followed = None
         self._reading = Exchange(given, given.messages, body, 0, lifetime)
+        if self._has_past is None:
+            self._has_past = any(text(each, "role") not in _ASKING for each in given.messages if is_json(each))
         if self._thinking is not None:
             self._thinking.learn(given)
         messages = self.conversation.follow(given.messages, tools=given.tools, system=self._steady_system(given))
@@ -202,10 +207,12 @@ class RecordedConversation:
 
         It may be sent if that makes it cheaper, or if what it costs more is within what may be lost. The price of an edit is a small
         difference of large sizes, so that they are those which the provider has reported, and what they may be off by is added. Before the
-        first report nothing is known of what is cached, unless nothing can be.
+        first report nothing is known of what is cached, unless nothing can be; nor is it of lists that were sent before this was followed.
         """
         followed, bills, now = self._followed, self._bills, self._clock.now()
         if followed is None or not (bills.has_reports or self._is_cold()):
+            return ()
+        if self._has_past and not bills.goes_on(self._blocks.of(followed.given, followed.given.messages)):
             return ()
         unedited = self._tried(followed, followed.messages)
         sent_unedited = self._with_anchor(followed, unedited)
@@ -362,7 +369,7 @@ class RecordedConversation:
         except PalimpsestError as error:
             self.note("reply", error.kind, error.message)
             end_call(self.conversation.session.log)
-            return self._billed(_UNKNOWN)
+            return self._billed(UNKNOWN_CALL)
         self.conversation.observe(decoded if streamed else message)
         self._hold(exchange.given, message)
         lost = self._record_thinking(exchange, decoded, tables_at(message, "content"), sent_as_given=sent_as_given)
@@ -391,7 +398,7 @@ class RecordedConversation:
 
     def _usd_beside(self, reply: ModelReplied) -> float | None:
         """The dollars that a reply cost beside its message, and as a fallback more than of the asked model; `None` if they are unknown."""
-        if not is_measured(reply) or is_given(self.conversation.session.params.extra):
+        if not is_measured(reply) or reply.tier or is_given(self.conversation.session.params.extra):
             return None
         usd = [self._usd(each.usage, each.model) for each in reply.beside]
         if reply.model != self._card.name and reply.usage.prompt:
@@ -487,9 +494,11 @@ class RecordedConversation:
         self._lifetime = chosen
         return "" if chosen == own else chosen
 
-    def add_read(self, reply: ModelReplied) -> None:
-        """Add a read that kept the cache alive to the bill; without the gateway it would not have been paid."""
-        self.bill = replace(self.bill, usd=total_usd((self.bill.usd, self._usd(reply.usage))))
+    def add_read(self, reply: ModelReplied) -> float | None:
+        """Add a read that kept the cache alive to the bill, and return its dollars."""
+        usd = None if reply.tier else self._usd(reply.usage)
+        self.bill = self.bill.with_read(usd)
+        return usd
 
     def note(self, what: str, kind: str, message: str) -> None:
         """Record that something failed: the request was sent as it was given, or its reply was not understood."""

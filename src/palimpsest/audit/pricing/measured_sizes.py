@@ -104,6 +104,8 @@ class MeasuredSizes:
         self._known: dict[str, Block] = {}
         # By digest the blocks of which a report has told only the sum, with the square of what each may be off by.
         self._groups: dict[str, dict[str, float]] = {}
+        # The sum of each, which is asked for with each of its blocks between two reports; one report may have covered a whole conversation.
+        self._totals: dict[int, float] = {}
         self._fit = _SizeFit()
         self.has_reports = False
 
@@ -113,9 +115,13 @@ class MeasuredSizes:
 
     def error_of(self, digest: str) -> float:
         """How many tokens a block that a report covered may be off: it was covered together with others, and the fit may be off too."""
-        group = self._groups.get(digest, {})
-        own, total = group.get(digest, 0.0), sum(group.values())
-        return sqrt(own * (total - own) / total if total else 0.0) + self._fit.error(self._sizes[digest])
+        fitted, group = self._fit.error(self._sizes[digest]), self._groups.get(digest)
+        if group is None:
+            return fitted
+        own, total = group.get(digest, 0.0), self._totals.get(id(group))
+        if total is None:
+            total = self._totals[id(group)] = sum(group.values())
+        return sqrt(own * (total - own) / total if total else 0.0) + fitted
 
     def sized(self, blocks: Iterable[Block]) -> tuple[Block, ...]:
         """Return blocks whose sizes are estimates with their sizes as they are known now."""
@@ -215,6 +221,7 @@ class MeasuredSizes:
             self._sizes[digest] = _Size(*(part * prompt / total for part in self._sizes[digest]))
 
     def _know(self) -> None:
+        self._totals.clear()
         known, tokens = self._known, self._fit.tokens
         for digest, size in self._sizes.items():
             now, before = tokens(size), known.get(digest)

@@ -37,8 +37,6 @@ from palimpsest.wire.models.prices import simulated_cost, total_usd
 from palimpsest.wire.request import MAX_BREAKPOINTS
 
 _FORMAT: Final = "gateway"
-# A bill is recorded with each reply, and few events follow it.
-_NEWEST_EVENTS: Final = 64
 # A reported read within this share of the prompt, or so many tokens, of the expected one is the expected one.
 _TOLERANCE: Final = 0.005
 _TOLERANCE_TOKENS: Final = 64
@@ -46,7 +44,8 @@ _TOLERANCE_TOKENS: Final = 64
 _SIZE_ERROR: Final = 0.1
 # The same for tools and parts of the system prompt, which are first reported all at once.
 _HEAD_SIZE_ERROR: Final = 0.4
-# After so many reports none of which has read anything, it is taken that nothing is read.
+# So many reports are waited for, and if none of them has read anything so many, after which it is taken that nothing is read.
+_REPORTS_WITH_READ: Final = 2
 _REPORTS_WITHOUT_READ: Final = 5
 # How far the size of one block may be off: of one that a report covered together with others, and of one that none has covered.
 _MEASURED_ERROR: Final = 0.1
@@ -98,6 +97,10 @@ class PricedCall(Value, frozen=True):
         return replace(self, usd=total_usd((self.usd, usd)), usd_without=total_usd((self.usd_without, usd)))
 
 
+UNKNOWN_CALL: Final = PricedCall(None, None)
+"""A call that was sent, and of which it is not known what it cost."""
+
+
 class GatewayBill(Value, frozen=True):
     """The bill of a session so far: dollars as they were, and as they would have been without the gateway; tokens of all prompts.
 
@@ -138,6 +141,10 @@ class GatewayBill(Value, frozen=True):
             recoveries=self.recoveries + call.recoveries,
         )
 
+    def with_read(self, usd: float | None) -> Self:
+        """Return the bill after a read that kept the cache alive; directly it would not have been paid."""
+        return self.plus(UNKNOWN_CALL) if usd is None else replace(self, usd=total_usd((self.usd, usd)))
+
     def noted(self) -> ForeignNoted:
         """Return the event that records the bill."""
         return ForeignNoted(_FORMAT, foreign=Raw(msgspec.json.encode(_BillRecord(self))))
@@ -151,8 +158,8 @@ _decoder = msgspec.json.Decoder(_BillRecord)
 
 
 def newest_bill(log: Log) -> GatewayBill | None:
-    """Return the newest bill that a log records; `None` if none of its newest events does."""
-    for seq in range(log.tip, max(-1, log.tip - _NEWEST_EVENTS), -1):
+    """Return the newest bill that a log records; `None` if it records none. One comes with each reply, and few events follow it."""
+    for seq in range(log.tip, -1, -1):
         body = log.event(seq).body
         if isinstance(body, ForeignNoted) and body.format == _FORMAT:
             with suppress(msgspec.DecodeError):
@@ -220,6 +227,8 @@ class TwoBills:
     def __init__(self, card: ModelCard) -> None:
         self._card = card
         self._is_automatic = card.cache == "automatic"
+        # Whether what enters an automatic cache is reported as written; some servers report it as input, whatever the price of a write.
+        self._reports_writes = True
         self._sizes = MeasuredSizes()
         self._given, self._sent = _SimulatedCache(card), _SimulatedCache(card)
         self.ignored: frozenset[int] = frozenset()
@@ -234,21 +243,30 @@ class TwoBills:
     def has_reports(self) -> bool:
         """Whether the provider has reported enough for sizes to be measured, and for what is cached to be known.
 
-        While nothing was read, because tools or the system prompt change, some reports more tell that nothing is.
+        The second one tells which line that always changes the provider does not look at: until then the cache of a conversation that goes
+        on after a restart seems lost. While nothing was read, because tools or the system prompt change, some more tell that nothing is.
         """
-        return self._has_read or self._reports >= _REPORTS_WITHOUT_READ
+        return self._reports >= (_REPORTS_WITH_READ if self._has_read else _REPORTS_WITHOUT_READ)
+
+    def goes_on(self, given: BilledRequest) -> bool:
+        """Whether a request goes on from one of the newest as they were given."""
+        digests = [digest for digest, _ in self._named(given).blocks]
+        known = ([digest for digest, _ in self._named(older).blocks] for older, _, _ in self._past)
+        return any(digests[: len(older)] == older for older in known)
 
     def add(self, given: BilledRequest, sent: BilledRequest, usage: Usage, now: int) -> PricedCall:
         """Bill one call at time `now`, in milliseconds, with the usage that the provider reported."""
         self._reports += 1
         self._has_read = self._has_read or usage.cache_read > 0
+        if self._is_automatic and (usage.cache_write or usage.input > self._card.cache_minimum + STEP_TOKENS):
+            self._reports_writes = usage.cache_write > 0
         self._learn_beginning(sent, usage, now)
         self._sizes.learn(self._named(sent).blocks, usage.prompt, sent.heads)
         self._learn_ignored(sent, usage, now)
         self._learn_read(sent, usage, now)
         own, other = self.sized(sent), self.sized(given)
         self._set_right(other, own, usage, now)
-        given_usage = replace(self._given.take(other, now), output=usage.output)
+        given_usage = replace(self._as_reported(self._given.take(other, now)), output=usage.output)
         self._sent.take(own, now)
         self._past.append((given, sent, now))
         self._differ = self._differ or given != sent
@@ -265,11 +283,15 @@ class TwoBills:
 
     def cost_sent(self, sized: BilledRequest, now: int) -> float:
         """The dollars that the prompt of a request would cost, with what the requests that were sent have cached."""
-        return simulated_cost(self._sent.billed(sized, now)[1], self._card).total
+        return simulated_cost(self._as_reported(self._sent.billed(sized, now)[1]), self._card).total
 
     def cost_given(self, sized: BilledRequest, now: int) -> float:
         """The dollars that the prompt of a request would cost, if all requests had been sent as they were given."""
-        return simulated_cost(self._given.billed(sized, now)[1], self._card).total
+        return simulated_cost(self._as_reported(self._given.billed(sized, now)[1]), self._card).total
+
+    def _as_reported(self, usage: Usage) -> Usage:
+        """A simulated usage as the provider reports it."""
+        return usage if self._reports_writes else replace(usage, input=usage.input + usage.cache_write, cache_write=0)
 
     def doubt(self, one: BilledRequest, other: BilledRequest) -> float:
         """The dollars by which the difference in cost of two sized requests may be off, because sizes are not exact."""

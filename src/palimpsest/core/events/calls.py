@@ -185,7 +185,8 @@ class ModelReplied(EventBody, frozen=True, tag="model_replied"):
     `core.events.stops`, and the provider's own word in `provider_stop` if it differs; old and imported replies may have any word.
     `applied_edits` are those that the provider made to the list before the model read it.
     `stop_details` is what the provider adds to that word. `usage` is that of the message; `beside` is billed too, but never was in the
-    window. `diagnosis` is `None` if the provider did not say anything of its cache.
+    window. `diagnosis` is `None` if the provider did not say anything of its cache. `tier` is the tier, speed or place that it says the
+    reply had, if that has another price than the listed one.
     """
 
     parts: tuple[Content, ...]
@@ -203,6 +204,7 @@ class ModelReplied(EventBody, frozen=True, tag="model_replied"):
     transformations: tuple[InputTransformation, ...] = ()
     applied_edits: tuple[AppliedEdit, ...] = ()
     diagnosis: CacheDiagnosis | None = None
+    tier: str = ""
 
 
 class Interrupted(EventBody, frozen=True, tag="interrupted"):

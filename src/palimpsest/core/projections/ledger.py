@@ -21,16 +21,17 @@ _DAY_MS: Final = 86_400_000
 # By how much a prompt may exceed its estimate, and the fewest bytes of a request that are one token.
 _MARGIN: Final = 1.3
 _BYTES_PER_TOKEN: Final = 3
-# Parameters of a request that change its price, also as `extra` fields, and their values that do not. `auto` is what no value means.
+# Parameters of a request that change its price, also as `extra` fields, and their values that do not. `auto` is what no value means: the
+# reply says what it was.
 _PRICED_APART: Final = ("service_tier", "speed", "inference_geo")
-_LISTED: Final = ("", "auto", "default", "standard", "standard_only", "global")
+_LISTED: Final = ("", "auto", "default", "standard", "standard_only", "on_demand", "global", "not_available")
 
 
 class LedgerProjection(StateProjection):
     """Projection of the ledger, over all events of the file, because every branch costs money."""
 
     name: ClassVar = "ledger"
-    version: ClassVar = 2
+    version: ClassVar = 3
     watches: ClassVar = frozenset({ModelReplied, CallStarted, Interrupted, Failed, SessionOpened, ModelSwitched})
     scope: ClassVar[Scope] = "file"
     state_type: ClassVar = Ledger
@@ -86,7 +87,7 @@ class LedgerProjection(StateProjection):
         by_text = int((body.estimate + body.tools_estimate) * self._calibration.factor(body.model) * _MARGIN)
         prompt = by_text if is_whole and by_text else max(by_text, body.size // _BYTES_PER_TOKEN)
         known = body.estimate if is_whole else 0
-        has_tier, cached = _is_priced_apart(bytes(body.params)), min(body.cached, prompt)
+        has_tier, cached = is_priced_apart(bytes(body.params)), min(body.cached, prompt)
         sent = prompt if is_ours else 0
         self._open[seq] = OpenCall(seq, body.model, body.purpose, known, body.tools_estimate, is_ours, sent, cached, has_tier)
         if len(self._open) > MAX_OPEN_CALLS:
@@ -95,11 +96,11 @@ class LedgerProjection(StateProjection):
     def _count_reply(self, reply: ModelReplied, at: int) -> None:
         call = self._close(reply.call, reply.purpose)
         if call is None:
-            self._add(reply.model, "", reply.purpose, reply.usage, at=at)
+            self._add(reply.model, "", reply.purpose, reply.usage, at=at, unmeasured=int(bool(reply.tier)))
             self._add_beside(reply, "", reply.purpose, at)
             return
         # Of a call whose view was counted we have seen the reply, in whatever program.
-        unmeasured = int(((call.is_ours or call.estimate) and not is_measured(reply)) or call.has_tier)
+        unmeasured = int(((call.is_ours or call.estimate) and not is_measured(reply)) or call.has_tier or bool(reply.tier))
         self._add(reply.model, call.model, call.purpose, reply.usage, at=at, unmeasured=unmeasured)
         self._add_beside(reply, call.model, call.purpose, at)
         if call.estimate and reply.usage.prompt:
@@ -141,6 +142,8 @@ class LedgerProjection(StateProjection):
     def _add(
         self, model: str, asked: str, purpose: str, usage: Usage, *, at: int, unmeasured: int = 0, estimated: int = 0, calls: int = 1
     ) -> None:
+        # No request is empty: where a program counts its replies alone, what it has read is not known.
+        unmeasured = max(unmeasured, int(usage.output > 0 and not usage.prompt))
         step = bisect_left(PRICE_STEPS, usage.prompt)
         key = (model or asked or self._model, purpose, asked, max(0, at) // _DAY_MS, PRICE_STEPS[step - 1] if step else 0)
         sums = self._sums.setdefault(key, [0] * 9)
@@ -157,7 +160,7 @@ def is_measured(reply: ModelReplied) -> bool:
     return bool(is_counted or (reply.beside and is_beside_alone and not usage.total)) and all(each.usage.prompt for each in reply.beside)
 
 
-def _is_priced_apart(params: bytes) -> bool:
+def is_priced_apart(params: bytes) -> bool:
     """Whether the parameters of a request ask for what has another price than the listed one."""
     if not any(name.encode() in params for name in _PRICED_APART):
         return False

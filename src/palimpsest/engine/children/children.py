@@ -3,8 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
-from typing import TYPE_CHECKING, Final, TypeAlias, get_args
+from typing import Final, TypeAlias, get_args
 
 from msgspec import Struct
 
@@ -36,9 +35,6 @@ from palimpsest.engine.loop.ending import Result, uncancelled
 from palimpsest.engine.loop.limits import NOTHING, Spent, session_usd
 from palimpsest.stores.home import AnyHome, new_id, remove
 from palimpsest.tools.tool import CURRENT_CALL, ToolError, one_line
-
-if TYPE_CHECKING:
-    from palimpsest.engine.children.costs import ChildAccounts
 
 EquipChild: TypeAlias = Callable[[Agent, AgentRole, Approve], object]
 """Gives a sub-agent the tools of its parent, as far as its role allows."""
@@ -120,21 +116,13 @@ class ChildAgents:
         """The nicknames of the open sub-agents, by session."""
         return {child.session: child.nickname for child in self._known.values() if child.agent is not None}
 
-    @cached_property
-    def _accounts(self) -> "ChildAccounts":
-        from palimpsest.engine.children.costs import ChildAccounts  # most sessions have no sub-agents
-
-        return ChildAccounts(self._home)
-
     def spent(self) -> dict[str, Spent]:
-        """What each sub-agent and those below it have spent so far, by session."""
-        log = self._agent.session.log
-        found = self._accounts.spent(log) if log.children else {}
-        for child in self._known.values():
-            if child.agent is not None and child.session in found:
-                own = child.agent.session
-                found[child.session] = Spent(own.log.ledger.usage.total, session_usd(own)) + child.agent.children_spent()
-        return found
+        """What each open sub-agent and those below it have spent so far, by session."""
+        live = {child.session: child.agent for child in self._known.values() if child.agent is not None}
+        return {
+            name: Spent(agent.session.log.ledger.usage.total, session_usd(agent.session)) + agent.children_spent()
+            for name, agent in live.items()
+        }
 
     def state(self, name: str) -> ChildOutcome:
         """State and report of a sub-agent by id or nickname; `not_found` if this agent has started none of that name."""
@@ -369,7 +357,7 @@ class ChildAgents:
         for record in log.children:
             # Imported sub-agents, which have no depth, were never run here.
             if record.status == RUNNING and record.depth:
-                from palimpsest.engine.children.costs import recorded_spending
+                from palimpsest.engine.loop.child_costs import recorded_spending
 
                 spent = recorded_spending(self._home, record.session)
                 cost = (spent.usage, spent.usd, spent.children_usd, spent.children_tokens)

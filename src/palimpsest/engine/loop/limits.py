@@ -5,16 +5,18 @@ from collections.abc import Callable, Coroutine, Mapping
 from math import isfinite
 from typing import Any, Final, Literal, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from palimpsest.core.errors import BadInput
-from palimpsest.core.log.log import Log
 from palimpsest.core.projections.children import ChildRecord
 from palimpsest.core.projections.jobs import is_job_purpose
+from palimpsest.core.projections.ledger import is_priced_apart
 from palimpsest.core.tokens.spending import Spending, total_of
 from palimpsest.engine.session import Session
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.models.prices import PriceBook, Tariff, total_usd
+from palimpsest.wire.request import Params
 
 LimitName: TypeAlias = Literal["max_calls", "max_tools", "max_seconds", "max_usd", "max_total_tokens", "price_unknown"]
 """The stop reason of a turn that reached a limit; `price_unknown` if there is a limit in dollars and a call has no known price."""
@@ -36,10 +38,15 @@ class Limits(Struct, frozen=True):
             if value is not None and not (isinstance(value, int | float) and isfinite(value) and value > 0):
                 raise BadInput(f"the limit {name} must be a number above 0, not {value!r}")
 
-    def check(self, card: ModelCard) -> None:
-        """Raise `BadInput` if there is a limit in dollars that cannot be kept, because the model has no known price."""
-        if self.usd is not None:
-            price_of_limit(card, self.usd, "limit tokens instead (--max-tokens, max_tokens)", "max_usd")
+    def check(self, card: ModelCard, params: Params) -> None:
+        """Raise `BadInput` if there is a limit in dollars that cannot be kept: the price of the model, or of the tier, is not known."""
+        if self.usd is None:
+            return
+        instead = "limit tokens instead (--max-tokens, max_tokens)"
+        price_of_limit(card, self.usd, instead, "max_usd")
+        if is_priced_apart(msgspec.json.encode(params)):
+            why = f"the limit of ${self.usd:g} cannot be kept, because no price is known for the tier, speed or place that requests ask for"
+            raise BadInput(f"{why}; {instead}, or ask for the standard one", where="max_usd")
 
 
 NO_LIMITS: Final = Limits()
@@ -74,16 +81,14 @@ class Spent(Struct, frozen=True):
 NOTHING: Final = Spent()
 
 
-def recorded_children(log: Log) -> dict[str, Spent]:
-    """What each sub-agent and those below it had spent when its end was recorded, by session.
+def recorded_spent(child: ChildRecord) -> Spent:
+    """What a sub-agent and those below it had spent when its end was recorded.
 
-    Dollars of zero for tokens are unknown: version 0.2 wrote them where no price was known. Their files tell more.
+    Dollars of zero for tokens are unknown: version 0.2 wrote them where no price was known. So is what an imported one spent, or one whose
+    end is not recorded. Their files tell more.
     """
-    return {each.session: _recorded(each) for each in log.children}
-
-
-def _recorded(child: ChildRecord) -> Spent:
     is_known = (child.cost_usd or not child.usage.total) and (child.children_usd or not child.children_tokens)
+    is_known = is_known and child.ended is not None and child.depth > 0
     return Spent(child.usage.total + child.children_tokens, child.total_usd if is_known else None)
 
 
@@ -104,7 +109,7 @@ class TurnMeter:
     """
 
     def __init__(self, session: Session, limits: Limits, children: Callable[[], Mapping[str, Spent]] = dict) -> None:
-        limits.check(session.card)
+        limits.check(session.card, session.params)
         self._session = session
         self._limits = limits
         self._children = children

@@ -37,6 +37,7 @@ from palimpsest.foreign.reading.opening import read_regular
 from palimpsest.foreign.reading.transcript import DeferredBody, ImportContext, ReadEvent
 from palimpsest.wire.anthropic.decode import decode_usage, split_usage
 from palimpsest.wire.json_reading import Json, is_json, number, table_at, tables_at, text
+from palimpsest.wire.reply import tier_of
 
 FORMAT = "claude"
 SYNTHETIC = "<synthetic>"
@@ -116,7 +117,7 @@ class EventBuilder:
         first, last = group.lines[0], group.lines[-1]
         message = table_at(last.json, "message")
         model = text(message, "model")
-        usage, beside = Usage(), tuple[UsageBeside, ...]()
+        usage, beside, tier = Usage(), tuple[UsageBeside, ...](), ""
         if model == SYNTHETIC:
             model = ""
             if last.json.get("isApiErrorMessage") is True or text(last.json, "error"):
@@ -124,14 +125,14 @@ class EventBuilder:
                 failed = Failed("call", text(last.json, "error") or "api_error", texts, by="claude-code")
                 yield ReadEvent(failed, first.at, f"{first.key}~failed")
         elif group.is_first:
-            usage, beside = _usage(group.lines)
+            usage, beside, tier = _usage(group.lines)
             at, shape = self.requests.get(text(first.json, "requestRef"), (first.at, ""))
             started = CallStarted(model, "anthropic", tools=self.tools.get(shape, ""))
             yield ReadEvent(started, at, f"{first.key}~call")
         messages = [table_at(source_line.json, "message") for source_line in group.lines]
         contents = [take_blocks(each, "assistant", model, self._blobs) for each in messages]
         stop = next((found for each in reversed(messages) if (found := text(each, "stop_reason"))), "")
-        body = ModelReplied((), usage=usage, stop=stop, model=model, message=text(message, "id"), beside=beside)
+        body = ModelReplied((), usage=usage, stop=stop, model=model, message=text(message, "id"), beside=beside, tier=tier)
         yield ReadEvent(_reply_body(body, contents, group.lines), last.at, group.key, line=stored_lines(*group.lines))
 
     def user(self, source_line: SourceLine) -> Iterator[ReadEvent]:
@@ -236,13 +237,15 @@ def _reply_body(body: ModelReplied, contents: list[list[Content]], lines: Sequen
     def build(context: ImportContext) -> Body:
         recorded = max((index + 1 for index, source_line in enumerate(lines[:-1]) if context.item_ids(source_line.key)), default=0)
         parts = tuple(part for each in contents[recorded:] for part in each)
-        return msgspec.structs.replace(body, parts=parts, usage=Usage() if recorded else body.usage, beside=() if recorded else body.beside)
+        if not recorded:
+            return msgspec.structs.replace(body, parts=parts)
+        return msgspec.structs.replace(body, parts=parts, usage=Usage(), beside=(), tier="")
 
     return build
 
 
-def _usage(lines: Sequence[SourceLine]) -> tuple[Usage, tuple[UsageBeside, ...]]:
-    """The usage with the most output tokens of a reply, usually that of the last line, and what was billed beside it."""
+def _usage(lines: Sequence[SourceLine]) -> tuple[Usage, tuple[UsageBeside, ...], str]:
+    """The usage with the most output tokens of a reply, usually that of the last line, what was billed beside it, and its tier."""
     best = Usage()
     most: Json = {}
     for source_line in lines:
@@ -251,7 +254,7 @@ def _usage(lines: Sequence[SourceLine]) -> tuple[Usage, tuple[UsageBeside, ...]]
         if (usage.total or tables_at(reported, "iterations")) and usage.output >= best.output:
             best, most = usage, reported
     shown, beside, _ = split_usage(most)
-    return shown, beside
+    return shown, beside, tier_of(most)
 
 
 def _rendered(line: Json) -> tuple[str, ...]:

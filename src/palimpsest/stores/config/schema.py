@@ -234,7 +234,10 @@ class CodexConfig(Struct, frozen=True, kw_only=True):
     ] = ""
     service_tier: Annotated[
         Literal["standard", "fast", "flex"],
-        Meta(description="Tier of OpenAI's service: fast costs more, flex less; neither price is known here, so both show as unknown."),
+        Meta(
+            description="Tier of OpenAI's service: fast costs more, flex less; neither price is known here: both show as unknown, "
+            "and a limit in dollars is refused."
+        ),
     ] = "standard"
 
 

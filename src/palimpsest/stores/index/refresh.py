@@ -30,7 +30,7 @@ _places = msgspec.json.Decoder(EventRef)
 _counts = msgspec.json.Decoder(CountedContext)
 
 # Raised too when the same log is counted otherwise than before, because `counted` keeps counts.
-VERSION = 6
+VERSION = 7
 # `words` stores no text, because the logs have it. A deleted unit leaves its words under a number that is never used again; when a third of
 # all units are deleted, the index is rebuilt. `fault` is the reason why a log could not be read completely; `shut` marks a log that could
 # not be opened.

@@ -15,7 +15,7 @@ from palimpsest.core.items import Content, Opaque, Signature, Text, Thinking, To
 from palimpsest.wire.failures import error_object, provider_error
 from palimpsest.wire.json_reading import Json, dump, is_json, number, parse, shorten, table_at, tables_at, text
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.reply import reply_of, text_fallback
+from palimpsest.wire.reply import reply_of, text_fallback, tier_of
 
 _ARGS = "partial_json"
 _OF_DELTA = frozenset({"type", "delta", "usage"})
@@ -44,7 +44,9 @@ def _reply_of_message(message: Json, blocks: Sequence[tuple[Json, str]], card: M
     card = replace(card, name=fallback) if fallback else card
     reply = reply_of(list(decode_blocks(blocks, card)), text(message, "stop_reason"), usage, card, text(message, "id"))
     details = table_at(message, "stop_details")
-    reply = replace(reply, beside=beside, stop_details=Raw(dump(details).encode()) if details else NULL)
+    reply = replace(
+        reply, beside=beside, tier=tier_of(table_at(message, "usage")), stop_details=Raw(dump(details).encode()) if details else NULL
+    )
     return _with_transformations(replace(reply, applied_edits=applied_edits(message), diagnosis=_diagnosis(message)), message)
 
 

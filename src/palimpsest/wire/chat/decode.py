@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from palimpsest.core.errors import WireError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.events.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, UsageDelta
@@ -9,7 +11,7 @@ from palimpsest.core.items import Content, Text, Thinking, ToolCall
 from palimpsest.wire.failures import error_object, provider_error
 from palimpsest.wire.json_reading import Json, dump, is_json, is_object, number, table_at, tables_at, text
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.reply import reply_of
+from palimpsest.wire.reply import reply_of, tier_of
 
 # Servers disagree on the field of the thinking text.
 _THINKING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text")
@@ -90,6 +92,7 @@ class ChunkAssembler:
         self._open: dict[int, _StreamedCall] = {}
         self._choice: int | None = None
         self._usage: Json = {}
+        self._tier = ""
         self._stop = ""
         self._refused = False
 
@@ -105,6 +108,7 @@ class ChunkAssembler:
         self._id = self._id or text(event, "id")
         usage = table_at(event, "usage")
         self._usage = usage or self._usage
+        self._tier = tier_of(event) or self._tier
         choices = tables_at(event, "choices")
         if self._choice is None and choices:
             self._choice = min(number(choice, "index") for choice in choices)
@@ -174,7 +178,8 @@ class ChunkAssembler:
             parts.append(Text("".join(self._texts), role="assistant"))
         calls = sorted(self._calls, key=lambda call: call.place)
         parts.extend(call.content(number) for number, call in enumerate(calls))
-        return reply_of(parts, self._stop, decode_usage(self._usage), self._card, self._id, refused=self._refused)
+        reply = reply_of(parts, self._stop, decode_usage(self._usage), self._card, self._id, refused=self._refused)
+        return replace(reply, tier=self._tier)
 
 
 def _parts(delta: Json, kind: str) -> str:

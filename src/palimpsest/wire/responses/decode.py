@@ -13,7 +13,7 @@ from palimpsest.core.items import Content, Opaque, Signature, Text, Thinking, To
 from palimpsest.wire.failures import error_object, provider_error
 from palimpsest.wire.json_reading import Json, dump, is_json, number, table_at, tables_at, text
 from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.reply import reply_of, text_fallback
+from palimpsest.wire.reply import reply_of, text_fallback, tier_of
 
 # The most characters that are kept of a word of the provider.
 _LONGEST_WORD: Final = 100
@@ -38,7 +38,7 @@ def _reply(response: Json, output: list[Json], card: ModelCard) -> ModelReplied:
     refused = any(text(part, "type") == "refusal" for item in output for part in tables_at(item, "content"))
     reason = text(table_at(response, "incomplete_details"), "reason") or text(response, "status")
     reply = reply_of(parts, reason, decode_usage(table_at(response, "usage")), card, text(response, "id"), refused=refused)
-    return replace(reply, diagnosis=_diagnosis(table_at(response, "prompt_cache_diagnostics")))
+    return replace(reply, diagnosis=_diagnosis(table_at(response, "prompt_cache_diagnostics")), tier=tier_of(response))
 
 
 def _diagnosis(said: Json) -> CacheDiagnosis | None:

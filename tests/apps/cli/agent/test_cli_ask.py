@@ -317,3 +317,23 @@ def test_a_limit_in_dollars_on_an_unknown_price_is_refused_before_a_session_is_m
         None,
         sum(value["usage"][name] for name in ("input", "cache_read", "cache_write", "output")),
     )
+
+
+@pytest.mark.parametrize(
+    ("told", "is_known"),
+    [
+        ({"service_tier": "standard", "inference_geo": "not_available"}, True),
+        ({"service_tier": "priority"}, False),
+        ({"speed": "fast"}, False),
+    ],
+)
+def test_a_reply_of_another_tier_than_the_listed_one_costs_an_unknown_amount(
+    headless: Headless, told: dict[str, str], *, is_known: bool
+) -> None:
+    # The project of the key decides it where a request asks for none.
+    with model_saying("done", usage=told) as model:
+        done = headless("-p", "go", "--json", "--max-usd", "5", env={**model.environment, "PAL_SCRIPT": ""})
+    value = json.loads(done.stdout)
+    assert (value["cost_usd"] is not None, value["text"]) == (is_known, "done"), done.stderr
+    (row,) = json.loads(headless("sessions", "--json").stdout)
+    assert (row["cost_usd"] is not None) == is_known

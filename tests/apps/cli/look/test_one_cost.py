@@ -145,6 +145,25 @@ def test_a_sub_agent_of_unknown_price_to_which_an_older_version_wrote_0_costs_an
     assert f"sub-agent Ada: completed, {cost_text(0.0)}, session two" in pal("show", "one").stdout
 
 
+def test_sub_agents_of_an_imported_session_are_part_of_what_it_cost_as_far_as_they_have_files(pal: Pal) -> None:
+    write(pal, "one", bodies_of((ChildOpened("two"), ChildOpened("kept nowhere"), ChildEnded("kept nowhere", "completed"))))
+    write(pal, "two", bodies_of(), EventRef("one", 1))
+    assert places(pal, "one") == {
+        **dict.fromkeys(("pal sessions", "pal agents", "editor", "footer"), pytest.approx(2 * SUM)),
+        "/cost": cost_text(2 * SUM),
+    }
+
+
+def test_a_sub_agent_whose_file_was_deleted_cost_what_its_parent_has_recorded(pal: Pal) -> None:
+    ends: list[Body] = [ChildEnded("two", "completed", usage=Usage(input=10), cost_usd=SUM), ChildOpened("three", depth=1)]
+    write(pal, "one", bodies_of((ChildOpened("two", depth=1), ends[0])))
+    assert [(each["usage"]["input"], each["cost_usd"]) for each in pal.json("agents", "one")[1:]] == [(10, pytest.approx(SUM))]
+    # Nothing tells what one cost whose end was not recorded.
+    write(pal, "more", bodies_of(tuple(ends)))
+    assert pal.json("agents", "more")[-1]["cost_usd"] is None
+    assert "cost unknown in all" in pal("agents", "more").stdout
+
+
 def test_every_place_counts_a_call_that_was_broken_off_with_the_same_estimate(pal: Pal) -> None:
     broken = (CallStarted(SONNET, "anthropic", digest="d", estimate=100_000), Interrupted(None, (Text("I be", "assistant"),), model=SONNET))
     write(pal, "one", [UserSaid((Text("go"),)), *broken])
@@ -161,6 +180,31 @@ def test_every_place_counts_a_call_that_was_broken_off_with_the_same_estimate(pa
             return list(cost_lines(agent, ()))
 
     assert "turn: 1 call (1 broken off, and therefore estimated), " in asyncio.run(lines())[0]
+
+
+COPILOT = (
+    ("session.start", {"sessionId": "s1", "copilotVersion": "1.0.64", "startTime": "2026-06-25T01:50:34Z", "context": {"cwd": "/repo"}}),
+    ("user.message", {"content": "look"}),
+    ("assistant.message", {"messageId": "m1", "model": SONNET, "content": "done", "toolRequests": [], "outputTokens": 7_000}),
+)
+
+
+def test_a_session_of_a_program_that_counts_its_replies_alone_costs_an_unknown_amount(pal: Pal, tmp_path: Path) -> None:
+    lines = [
+        {"type": kind, "data": data, "id": f"e{n}", "timestamp": f"2026-06-25T01:50:{n:02}Z", "parentId": f"e{n - 1}" if n else None}
+        for n, (kind, data) in enumerate(COPILOT)
+    ]
+    (tmp_path / "events.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    session = pal.json("import", str(tmp_path / "events.jsonl"))["files"][0]["session"]
+    assert places(pal, session) == {**dict.fromkeys(("pal sessions", "pal agents", "editor", "footer")), "/cost": "cost unknown"}
+    assert "7,000 written · price unknown" in pal("export", session, "--to", "html").stdout
+
+
+@pytest.mark.parametrize("usage", [Usage(), Usage(output=7_000)])
+def test_no_turn_of_a_program_that_does_not_say_what_it_read_costs_nothing(pal: Pal, usage: Usage) -> None:
+    write(pal, "one", [UserSaid((Text("go"),)), CallStarted(SONNET, "anthropic"), ModelReplied((Text("done", "assistant"),), usage=usage)])
+    with pal.home.open("one", write=False) as log:
+        assert [(turn.usd, turn.calls[0].usd) for turn in turn_costs(log, PriceBook())] == [(None, None)]
 
 
 def test_the_process_of_an_editor_says_what_pal_sessions_says(pal: Pal, tmp_path: Path) -> None:

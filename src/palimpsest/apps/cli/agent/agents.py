@@ -8,7 +8,7 @@ from palimpsest.apps.cli.output.tables import Columns, console, one_line
 from palimpsest.apps.cli.output.values import emit, json_option
 from palimpsest.apps.shown_text import dollars, plain, short
 from palimpsest.core.format.texts import cost_text, counted
-from palimpsest.engine.children.costs import UNKNOWN, FamilyMember, family_of
+from palimpsest.engine.loop.child_costs import UNKNOWN, FamilyMember, family_of
 from palimpsest.wire.models.prices import total_usd
 
 

@@ -25,7 +25,7 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.projections.children import RUNNING
 from palimpsest.core.tokens.counter import TokenCounter
 from palimpsest.core.view import View, shown
-from palimpsest.engine.children.costs import ChildAccounts, child_state, recorded_spending
+from palimpsest.engine.loop.child_costs import ChildAccounts, child_state, recorded_spending
 from palimpsest.wire.encoding.media import NotedFetch
 from palimpsest.wire.models.cards import WireName
 from palimpsest.wire.models.prices import total_usd

@@ -136,7 +136,10 @@ def turn_costs(log: Log, book: PriceBook) -> tuple[TurnCost, ...]:
             spent = ledger.value().since(before)
             paid = tuple(PaidCall(each.model, each.purpose, each.usage, book.usd([each])) for each in spent)
             turns[-1] = replace(turns[-1], calls=turns[-1].calls + paid) if paid else turns[-1]
-    return tuple(turns)
+    if ledger.value().usage.total:
+        return tuple(turns)
+    # A program that never says what it used.
+    return tuple(replace(turn, calls=tuple(replace(call, usd=None) for call in turn.calls)) for turn in turns)
 
 
 def edit_savings(log: Log) -> EditSavings:

@@ -1,5 +1,6 @@
 """Clients that do what attacks on the gateway found: they go back, fork, and change their tools and system prompts."""
 
+import pytest
 from generated_clients import SCENARIOS, generated_row
 
 from palimpsest.lab.bench.processes.live.live_gateway import MOST_ERROR, MOST_RATIO
@@ -13,3 +14,23 @@ def test_the_bill_of_every_generated_client_stays_within_a_hundredth_of_direct_a
     # They are edited, and what is saved is worth it.
     assert min(row.edited for row in rows) > 5
     assert max(row.usd / row.usd_direct for row in rows) < 1
+
+
+@pytest.mark.parametrize("writes", [True, False])
+def test_what_is_said_is_true_whether_an_automatic_cache_reports_what_enters_it_or_not(*, writes: bool) -> None:
+    # A write of this model costs more than input.
+    row = generated_row("plain", "gpt-5.6-terra", "thrifty", 0, 20, writes=writes)
+    assert (row.worst.value <= MOST_RATIO, row.error.value <= MOST_ERROR, row.edited > 5) == (True, True, True), row
+
+
+def test_no_edit_costs_more_than_its_hundredth_where_a_conversation_was_begun_without_the_gateway() -> None:
+    # What the provider holds of it is not known, and a line changes with each request that it does not look at.
+    clients = [("plain", 2), ("rewinds", 0), ("fork", 3), ("tools_change", 1)]
+    rows = [generated_row(scenario, "claude-sonnet-4-6", "palimpsest", seed, 38, begins=30) for scenario, seed in clients]
+    assert [row for row in rows if row.worst.value > MOST_RATIO] == []
+    assert max(row.edited for row in rows) > 0
+
+
+def test_no_edit_costs_more_than_its_hundredth_after_the_gateway_was_started_again() -> None:
+    row = generated_row("plain", "claude-sonnet-4-6", "palimpsest", 0, 45, restarts=(20, 40))
+    assert (row.worst.value <= MOST_RATIO, row.error.value <= MOST_ERROR, row.edited > 5) == (True, True, True), row

@@ -120,9 +120,10 @@ class MarkedCache:
 
 
 class PrefixCache:
-    """A cache of whole prompts, of which the longest common beginning is read in steps; what is not read is input."""
+    """A cache of whole prompts, of which the longest common beginning is read in steps; what is not read is input, or `writes` count."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, writes: bool = False) -> None:
+        self._writes = writes
         self._prompts: list[tuple[list[str], float]] = []
 
     def bill(self, request: dict[str, Any], now: float) -> BilledTokens:
@@ -140,4 +141,6 @@ class PrefixCache:
         # A prompt that goes on from another one holds all of it.
         others = [(known, used) for known, used in self._prompts if now - used < _IDLE and known != texts[: len(known)]]
         self._prompts = [*others, (texts, now)]
-        return BilledTokens(sum(sizes) - read, read)
+        steps = sum(sizes) // _STEP * _STEP
+        written = max(0, steps - read) if self._writes and steps >= _MINIMUM else 0
+        return BilledTokens(sum(sizes) - read - written, read, written)

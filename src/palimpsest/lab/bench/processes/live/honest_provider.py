@@ -11,12 +11,12 @@ from palimpsest.lab.bench.processes.live.honest_cache import BilledTokens, Marke
 class HonestProvider:
     """Answers on a port of the loopback. `reply` is the next answer and `now` the time in seconds; `billed` are its bills so far."""
 
-    def __init__(self, *, marked: bool) -> None:
+    def __init__(self, *, marked: bool, writes: bool = False) -> None:
         self.reply: list[dict[str, Any]] = []
         self.now = 0.0
         self.billed: list[BilledTokens] = []
         self.bodies: list[dict[str, Any]] = []
-        self._cache = MarkedCache() if marked else PrefixCache()
+        self._cache = MarkedCache() if marked else PrefixCache(writes=writes)
         provider = self
 
         class Answering(BaseHTTPRequestHandler):
@@ -95,12 +95,12 @@ def completion_of(reply: list[dict[str, Any]], tokens: BilledTokens, number: int
         if block["type"] == "tool_use"
     ]
     message = {"role": "assistant", "content": words or None, **({"tool_calls": calls} if calls else {})}
-    prompt = tokens.input + tokens.read
+    prompt = tokens.input + tokens.read + tokens.written
     usage = {
         "prompt_tokens": prompt,
         "completion_tokens": tokens.output,
         "total_tokens": prompt + tokens.output,
-        "prompt_tokens_details": {"cached_tokens": tokens.read},
+        "prompt_tokens_details": {"cached_tokens": tokens.read, "cache_write_tokens": tokens.written},
     }
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
     return json.dumps({"id": f"c{number}", "object": "chat.completion", "model": "m", "choices": [choice], "usage": usage}).encode()

@@ -84,7 +84,8 @@ def _is_transcript(path: Path) -> bool:
 
 def _row(name: str, requests: Sequence[RecordedRequest], home: Path, command: Sequence[str], *, mode: str, model: str) -> LiveRow:
     marked = card(model).cache == "breakpoints"
-    provider, direct, rates = HonestProvider(marked=marked), MarkedCache() if marked else PrefixCache(), rates_of(model)
+    rates, writes = rates_of(model), card(model).prices.cache_write is not None
+    provider, direct = HonestProvider(marked=marked, writes=writes), MarkedCache() if marked else PrefixCache(writes=writes)
     path = "/v1/messages" if marked else "/v1/chat/completions"
     headers = {"anthropic-version": "2023-06-01", "x-claude-code-session-id": name} if marked else {"session-id": name}
     paid = without = worst = error = 0.0

@@ -11,7 +11,7 @@ from palimpsest.core.format.texts import whole_number
 from palimpsest.core.items import Value
 from palimpsest.core.log.log import Log
 from palimpsest.core.projections.children import RUNNING, ChildRecord
-from palimpsest.engine.loop.limits import Spent, recorded_children
+from palimpsest.engine.loop.limits import Spent, recorded_spent
 from palimpsest.stores.home import AnyHome
 from palimpsest.wire.models.cards import ModelCard
 from palimpsest.wire.models.prices import PriceBook, total_usd
@@ -74,7 +74,10 @@ def _members(home: AnyHome, member: FamilyMember, above: frozenset[str], cards: 
         # Files that name each other must end too.
         if child.session not in inside:
             state = child_state(child, is_open=is_open)
-            known = FamilyMember(child.session, member.session, child.nickname, child.role, child.depth, state)
+            spent = recorded_spent(child).usd if child.depth else 0.0
+            known = FamilyMember(
+                child.session, member.session, child.nickname, child.role, child.depth, state, usage=child.usage, cost_usd=spent
+            )
             yield from _members(home, known, inside, cards)
 
 
@@ -85,7 +88,10 @@ def child_state(child: ChildRecord, *, is_open: bool) -> str:
 
 
 class ChildAccounts:
-    """What the sub-agents of a session had spent when their ends were recorded; dollars that a record lacks are read from files, once."""
+    """What the sub-agents of a session had spent when their ends were recorded; dollars that a record lacks are read from files, once.
+
+    An imported sub-agent without a file counts as nothing: most programs name those that they have kept nowhere.
+    """
 
     def __init__(self, home: AnyHome) -> None:
         self._home = home
@@ -93,14 +99,23 @@ class ChildAccounts:
 
     def spent(self, log: Log) -> dict[str, Spent]:
         """What each sub-agent and those below it had spent, by session."""
-        found, ends = recorded_children(log), {child.session: child.ended for child in log.children}
-        return {name: each if each.usd is not None else Spent(each.tokens, self._usd(name, ends[name])) for name, each in found.items()}
+        found = {child: recorded_spent(child) for child in log.children}
+        return {child.session: each if each.usd is not None else Spent(each.tokens, self._usd(child)) for child, each in found.items()}
 
-    def _usd(self, session: str, ended: int | None) -> float | None:
-        if (session, ended) not in self._read:
-            spent = recorded_spending(self._home, session)
-            self._read[session, ended] = total_usd((spent.usd, spent.children_usd))
-        return self._read[session, ended]
+    def _usd(self, child: ChildRecord) -> float | None:
+        key = child.session, child.ended
+        if key not in self._read:
+            spent = recorded_spending(self._home, child.session)
+            is_left_out = not child.depth and not self._has_file(child.session)
+            self._read[key] = 0.0 if is_left_out else total_usd((spent.usd, spent.children_usd))
+        return self._read[key]
+
+    def _has_file(self, session: str) -> bool:
+        try:
+            self._home.store.stat(session)
+        except PalimpsestError:
+            return False
+        return True
 
 
 def recorded_spending(home: AnyHome, session: str) -> FamilySpending:
