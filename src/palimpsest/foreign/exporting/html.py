@@ -3,6 +3,7 @@
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from html import escape
+from typing import Final
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.format.path import Path
@@ -94,7 +95,7 @@ dd{margin-bottom:.3rem}.mono{max-height:none}}
 """
 
 
-LIMIT = 100_000
+HTML_LIMIT: Final = 100_000
 _LONG_TEXT = 2_000
 _MAX_LISTED = 200
 # Image types that a browser shows without running or loading anything.
@@ -110,7 +111,7 @@ def write_html(
     *,
     cards: Iterable[ModelCard] = CARDS,
     clean: Clean = as_is,
-    limit: int | None = LIMIT,
+    limit: int | None = HTML_LIMIT,
 ) -> Iterator[str]:
     """The page of a session along a path, in chunks. Results longer than `limit` characters are cut in the middle."""
     header = header_of(log, path, clean)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from html import escape
+from typing import Final
 
 from palimpsest.core.format.path import Path
 from palimpsest.core.items import text_of
@@ -29,7 +30,7 @@ from palimpsest.foreign.exporting.turns import header_of, turns_of
 from palimpsest.foreign.reading.cleaning import Clean, as_is
 from palimpsest.wire.models.cards import CARDS, ModelCard
 
-LIMIT = 4_000
+MARKDOWN_LIMIT: Final = 4_000
 _MAX_LISTED = 100
 _LONG_PARAGRAPH = 20_000
 # An underscore between letters has no meaning in Markdown, and names are full of them.
@@ -45,7 +46,7 @@ _PARAGRAPH_END = re.compile(r"(\n[ \t]*(?=\n))")
 
 
 def write_markdown(
-    log: Log, path: Path | None = None, *, cards: Iterable[ModelCard] = CARDS, clean: Clean = as_is, limit: int | None = LIMIT
+    log: Log, path: Path | None = None, *, cards: Iterable[ModelCard] = CARDS, clean: Clean = as_is, limit: int | None = MARKDOWN_LIMIT
 ) -> Iterator[str]:
     """The transcript of a session along a path, in chunks. Results longer than `limit` characters are cut in the middle."""
     header = header_of(log, path, clean)

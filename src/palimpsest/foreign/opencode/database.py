@@ -27,7 +27,7 @@ _JSONS = ("model", "metadata", "revert", "permission")
 _TIMES = ("created", "updated", "compacting", "archived")
 
 
-def sources_in(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
+def database_sources(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
     """The sessions of a database, oldest first; nothing if it belongs to another program."""
     try:
         found = query(path, TABLES, _sessions)
@@ -37,7 +37,7 @@ def sources_in(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
     yield from (TranscriptSource("opencode", str(path), key, changed, parent) for key, changed, parent in found)
 
 
-def read_session(path: Path, session: str) -> tuple[OpencodeSession | None, list[ReadProblem]]:
+def read_database_session(path: Path, session: str) -> tuple[OpencodeSession | None, list[ReadProblem]]:
     """A consistent snapshot of a session, and its problems. Raises `sqlite3.Error` if the database cannot be read."""
     return query(path, TABLES, lambda connection: _session(connection, session, str(path)))
 

@@ -36,7 +36,7 @@ def may_be_export(path: Path) -> bool:
     return _JSON_START.search(_utf8(head_of(path, _HEAD))) is not None
 
 
-def sources_in(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
+def export_sources(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
     """The sessions of an export or a dump; nothing if the file is neither."""
     try:
         value = _value(read_regular(path))
@@ -54,7 +54,7 @@ def sources_in(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
     yield from (TranscriptSource("opencode", str(path), session, changed(path), parent) for session, parent in found)
 
 
-def read_session(path: Path, session: str) -> tuple[OpencodeSession | None, list[ReadProblem]]:
+def read_exported_session(path: Path, session: str) -> tuple[OpencodeSession | None, list[ReadProblem]]:
     """A session of an export or a dump, and its problems. Raises `ValueError` if the file is damaged."""
     value = _value(read_regular(path))
     return _session_in_export(value, str(path)) if _is_export(value) else _session_in_dump(value, session, str(path))

@@ -7,7 +7,8 @@ from itertools import chain
 from pathlib import Path
 
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.opencode import database, files
+from palimpsest.foreign.opencode.database import database_sources, read_database_session
+from palimpsest.foreign.opencode.files import export_sources, may_be_export, read_exported_session, read_tree, sessions_in_tree, tree_of
 from palimpsest.foreign.opencode.incremental import read_events
 from palimpsest.foreign.opencode.rows import OpencodeSession
 from palimpsest.foreign.reading.database import is_database
@@ -57,21 +58,21 @@ class OpencodeFormat:
 
 
 def _session(path: Path, session: str) -> tuple[OpencodeSession | None, list[ReadProblem]]:
-    storage = files.tree_of(path)
+    storage = tree_of(path)
     if storage is not None:
-        return files.read_tree(path, storage)
+        return read_tree(path, storage)
     if is_database(path):
-        return database.read_session(path, session)
-    return files.read_session(path, session)
+        return read_database_session(path, session)
+    return read_exported_session(path, session)
 
 
 def _sources_in_file(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
     if is_database(path):
-        yield from database.sources_in(path)
-    elif files.may_be_export(path):
-        yield from files.sources_in(path)
-    elif (storage := files.tree_of(path)) is not None:
-        yield from (each for each in files.sessions_in_tree(storage) if isinstance(each, ReadProblem) or each.path == str(path))
+        yield from database_sources(path)
+    elif may_be_export(path):
+        yield from export_sources(path)
+    elif (storage := tree_of(path)) is not None:
+        yield from (each for each in sessions_in_tree(storage) if isinstance(each, ReadProblem) or each.path == str(path))
 
 
 def _sources_below(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
@@ -87,7 +88,7 @@ def _sources_below(path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         of_databases, of_others = (chain.from_iterable(_guarded(folder / each) for each in some) for some in (databases, others))
         if databases or os.path.isdir(storage / "session"):  # noqa: PTH112  # Path.is_dir would raise for a folder without permission
             folders[:] = [] if storage == folder else [each for each in folders if each not in _PROGRAM_FOLDERS]
-            yield from _without_duplicates(chain(of_databases, files.sessions_in_tree(storage), of_others))
+            yield from _without_duplicates(chain(of_databases, sessions_in_tree(storage), of_others))
         else:
             yield from of_others
         folders[:] = [each for each in folders if each not in _SKIPPED_FOLDERS]

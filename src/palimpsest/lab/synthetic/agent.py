@@ -10,7 +10,6 @@ from palimpsest.audit.entities import names_of
 from palimpsest.audit.tools.calls import ToolClass
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.lab.synthetic import messages
 from palimpsest.lab.synthetic.distributions import (
     COMMAND_FAILS,
     EDIT_FAILS,
@@ -22,6 +21,7 @@ from palimpsest.lab.synthetic.distributions import (
     sample_int,
     sample_tool_class,
 )
+from palimpsest.lab.synthetic.messages import tasks
 from palimpsest.lab.synthetic.project import SourceFile, SyntheticProject
 from palimpsest.lab.synthetic.tool_output import SyntheticOutput
 
@@ -175,7 +175,7 @@ class SyntheticAgent:
 
     def _plan(self, call_id: str, _: int) -> SyntheticToolUse:
         if not self._tasks or all(task["status"] == "completed" for task in self._tasks):
-            self._tasks = [{"content": task, "status": "pending"} for task in messages.tasks(self._random, self.text_variables())]
+            self._tasks = [{"content": task, "status": "pending"} for task in tasks(self._random, self.text_variables())]
         else:
             next(task for task in self._tasks if task["status"] != "completed")["status"] = "completed"
         reply = "The list was changed. Go on with the first one that is still open, mark it when it is done, and keep the list in order."

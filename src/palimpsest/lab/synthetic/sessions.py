@@ -22,7 +22,6 @@ from palimpsest.core.log.log import Log
 from palimpsest.core.ports import SessionStore
 from palimpsest.core.tokens.estimate import FAMILY_FACTORS
 from palimpsest.core.tokens.sizes import palimpsest_size
-from palimpsest.lab.synthetic import messages
 from palimpsest.lab.synthetic.agent import SyntheticAgent
 from palimpsest.lab.synthetic.distributions import (
     AWAY_MINUTES,
@@ -35,6 +34,7 @@ from palimpsest.lab.synthetic.distributions import (
     sample,
     sample_int,
 )
+from palimpsest.lab.synthetic.messages import ending, step, user_message
 from palimpsest.stores.ephemeral import FixedClock
 
 MODEL: Final = "claude-sonnet-4-5"
@@ -108,13 +108,13 @@ class _SessionGenerator:
         random, agent = self._random, self._agent
         agent.start_turn()
         chinese = self._chinese and random.random() < 0.6
-        text = messages.user_message(random, agent.text_variables(), chinese=chinese, tokens=sample_int(random, USER_TOKENS))
+        text = user_message(random, agent.text_variables(), chinese=chinese, tokens=sample_int(random, USER_TOKENS))
         yield self._stamp_visible(UserSaid((Text(text),)))
         if random.random() < CONTEXT_STATED:
             yield self._stamp_visible(ContextStated(items=(Statement("git", agent.git_status(), "user"),)))
         for _ in range(sample_int(random, REPLIES_A_TURN) - 1):
             yield from self._step()
-        yield from self._reply((Text(messages.ending(random, agent.text_variables()), "assistant"),), "end_turn")
+        yield from self._reply((Text(ending(random, agent.text_variables()), "assistant"),), "end_turn")
         yield self._stamp(TurnEnded())
         self._now += int(sample(random, AWAY_MINUTES) * 60_000)
 
@@ -122,9 +122,7 @@ class _SessionGenerator:
         """Yield one step: an optional text of the model, and one or more tool calls with their results."""
         random, agent = self._random, self._agent
         uses = [agent.use_tool() for _ in range(random.choice((2, 2, 3)) if random.random() < PARALLEL_CALLS else 1)]
-        text_parts: tuple[Content, ...] = (
-            (Text(messages.step(random, agent.text_variables()), "assistant"),) if random.random() < 0.7 else ()
-        )
+        text_parts: tuple[Content, ...] = (Text(step(random, agent.text_variables()), "assistant"),) if random.random() < 0.7 else ()
         yield from self._reply((*text_parts, *(use.call for use in uses)), "tool_use")
         for use in uses:
             yield self._stamp(ToolStarted(use.call.call_id, use.call.tool))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from palimpsest.core.format import tags
+from palimpsest.core.format.tags import without_tags as text_without_tags
 from palimpsest.core.items import Value
 from palimpsest.core.tokens.estimate import estimate
 from palimpsest.memory.note import ORIGINS, Note
@@ -77,7 +77,7 @@ def bare_note(note: Note, *, is_stale: bool = False, newer: Sequence[str] = ()) 
 
 def without_tags(text: str) -> str:
     """Return a text in which the tags around notes are no tags."""
-    return tags.without_tags(text, TAG, "system-reminder", "system-message")
+    return text_without_tags(text, TAG, "system-reminder", "system-message")
 
 
 def near_duplicates_once(names: Iterable[str], terms: Sequence[frozenset[str]], least: float) -> frozenset[str]:

@@ -86,7 +86,7 @@ def names_several(tool: str) -> bool:
     return ANY in tool or "__" not in tool.removeprefix(SERVED)
 
 
-def names_tool(wanted: str, name: str) -> bool:
+def name_matches(wanted: str, name: str) -> bool:
     """Whether the tool name of a rule is that of a tool: the same, or for tools of MCP servers also one with `*`, or the server alone."""
     if wanted == name or not (wanted.startswith(SERVED) and name.startswith(SERVED)):
         return wanted == name

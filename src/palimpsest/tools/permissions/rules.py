@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.tokens.patterns import lazy_pattern
-from palimpsest.tools.permissions import rule_names
 from palimpsest.tools.permissions.rule_names import (
     ANY,
     COMMAND_TOOLS,
@@ -22,6 +21,7 @@ from palimpsest.tools.permissions.rule_names import (
     PATH_TOOLS,
     SERVED,
     Effect,
+    name_matches,
     names_several,
     tool_of_rule,
 )
@@ -258,7 +258,7 @@ def _unconditional(rule: Rule) -> Specificity:
 
 def names_tool(rule: Rule, name: str) -> bool:
     """Whether a rule is about a tool by its name."""
-    return rule_names.names_tool(rule.tool, name)
+    return name_matches(rule.tool, name)
 
 
 def winner(matches: Iterable[tuple[Rule, Specificity | None]]) -> Rule | None:

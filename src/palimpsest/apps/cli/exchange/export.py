@@ -170,13 +170,13 @@ def _chunks(log: Log, location: SessionLocation, path: EventPath, cards: tuple[M
         warn_of_blobs(fetch)
         return iter((msgspec.json.format(request.body, indent=2) + b"\n" if options.pretty else request.body,))
     if form == "markdown":
-        from palimpsest.foreign.exporting import markdown  # each format is imported only if it is used
+        from palimpsest.foreign.exporting.markdown import MARKDOWN_LIMIT, write_markdown  # each format is imported only if it is used
 
-        pieces = markdown.write_markdown(log, path, cards=cards, clean=clean, limit=None if options.full else markdown.LIMIT)
+        pieces = write_markdown(log, path, cards=cards, clean=clean, limit=None if options.full else MARKDOWN_LIMIT)
     else:
-        from palimpsest.foreign.exporting import html
+        from palimpsest.foreign.exporting.html import HTML_LIMIT, write_html
 
-        pieces = html.write_html(log, blobs, path, cards=cards, clean=clean, limit=None if options.full else html.LIMIT)
+        pieces = write_html(log, blobs, path, cards=cards, clean=clean, limit=None if options.full else HTML_LIMIT)
     return (piece.encode("utf-8", "replace") for piece in pieces)
 
 
