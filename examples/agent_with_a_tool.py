@@ -4,11 +4,15 @@ import asyncio
 import json
 import tempfile
 
-from palimpsest import Agent, Answer, Event, Home, Limits, ModelReplied, Scripted, TextDelta, ToolCall, ToolReturned
-from palimpsest.core.events import PermissionAsked
-from palimpsest.core.items import text_of
-from palimpsest.tools.permissions.decision import Allow, Approval, AskUser, Decision
-from palimpsest.tools.tool import AgentTool
+from palimpsest.agent.agent import Agent, Answer
+from palimpsest.agent.decision import Allow, Approval, AskUser, Decision
+from palimpsest.agent.limits import Limits
+from palimpsest.agent.tool import AgentTool
+from palimpsest.core.deltas import TextDelta
+from palimpsest.core.events import Event, ModelReplied, PermissionAsked, ToolReturned
+from palimpsest.core.items import ToolCall, text_of
+from palimpsest.providers.scripted import Scripted
+from palimpsest.stores.home import Home
 
 MODEL = "claude-sonnet-4-5"
 STOCK = {"bolt": 12, "nut": 0}

@@ -8,8 +8,8 @@ from typing import Any
 import anthropic
 import httpx2
 
-from palimpsest import Conversation
 from palimpsest.adapters.memory_tool import memory_tool
+from palimpsest.follow.conversation import Conversation
 
 SAID = "The tests of this project run with make check."
 PATH = "/memories/project/tests.md"

@@ -1,6 +1,8 @@
 """Find a word in all sessions, go on from that very place in a new session, and leave the old one as it was."""
 
-from palimpsest import Home, ModelReplied, Text, UserSaid
+from palimpsest.core.events import ModelReplied, UserSaid
+from palimpsest.core.items import Text
+from palimpsest.stores.home import Home
 
 
 def main() -> None:

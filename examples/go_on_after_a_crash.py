@@ -7,25 +7,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-from palimpsest import (
-    ContextStated,
-    Environment,
-    Home,
-    ModelReplied,
-    Scripted,
-    Session,
-    SessionOpened,
-    Statement,
-    Text,
-    Tool,
-    ToolCall,
-    ToolStarted,
-    UserSaid,
-    call,
-    card,
-    profile,
-)
-from palimpsest.core.items import text_of
+from palimpsest.agent.calls import call
+from palimpsest.agent.named_profiles import profile
+from palimpsest.agent.session import Environment, Session
+from palimpsest.core.events import ContextStated, ModelReplied, SessionOpened, Statement, ToolStarted, UserSaid
+from palimpsest.core.items import Text, ToolCall, text_of
+from palimpsest.providers.scripted import Scripted
+from palimpsest.stores.home import Home
+from palimpsest.wire.models import card
+from palimpsest.wire.request import Tool
 
 MODEL, PROFILE = card("claude-sonnet-4-5"), profile("palimpsest")
 DEPLOY = Tool("deploy", "Put the shop online.", kind="runs")

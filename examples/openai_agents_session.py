@@ -8,8 +8,8 @@ import agents
 import httpx2
 import openai
 
-from palimpsest import Conversation
 from palimpsest.adapters.openai_agents import ConversationSession, InputFilter
+from palimpsest.follow.conversation import Conversation
 
 ROUNDS = 12
 SENT: list[int] = []

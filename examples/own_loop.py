@@ -4,7 +4,14 @@ import asyncio
 import json
 import tempfile
 
-from palimpsest import Encoder, Home, Log, ModelReplied, Scripted, Text, Tool, ToolCall, ToolResult, ToolReturned, UserSaid, card
+from palimpsest.core.events import ModelReplied, ToolReturned, UserSaid
+from palimpsest.core.items import Text, ToolCall, ToolResult
+from palimpsest.core.log import Log
+from palimpsest.providers.scripted import Scripted
+from palimpsest.stores.home import Home
+from palimpsest.wire.encode import Encoder
+from palimpsest.wire.models import card
+from palimpsest.wire.request import Tool
 
 MODEL = card("claude-sonnet-4-5")
 TOOLS = (Tool("word_count", "Counts the words of a text."),)

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
-from palimpsest import Mask, Profile
-from palimpsest.audit.pins import pinned
-from palimpsest.core.policy import Plan, Proposal
-from palimpsest.core.situation import Moment, Situation
+from palimpsest.audit.gate import pinned
+from palimpsest.core.items import Mask
+from palimpsest.core.plans import Moment, Plan, Proposal, Situation
 from palimpsest.policies.budgets import palimpsest_budget
-from palimpsest.testing import ProfileContract, check
+from palimpsest.policies.profile import Profile
+from palimpsest.testing.laws import check
+from palimpsest.testing.profiles import ProfileContract
 
 
 @dataclass(frozen=True, slots=True)

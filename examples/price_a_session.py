@@ -2,10 +2,11 @@
 
 from msgspec.structs import replace
 
-from palimpsest import Home, ModelReplied, Text, UserSaid
-from palimpsest.core.events import CallStarted, Usage
-from palimpsest.core.log.undo import rewind
-from palimpsest.wire.models.prices import FREE, PriceBook
+from palimpsest.core.events import CallStarted, ModelReplied, Usage, UserSaid
+from palimpsest.core.items import Text
+from palimpsest.core.undo import rewind
+from palimpsest.stores.home import Home
+from palimpsest.wire.models import FREE, PriceBook
 
 
 def main() -> None:

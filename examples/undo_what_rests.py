@@ -1,7 +1,11 @@
 """Two edits, the second resting on the first: undoing the first says so, takes both back, and the bytes are the same again."""
 
-from palimpsest import Fold, Home, Keep, Mask, ModelReplied, Put, Text, UserSaid, ViewEdited, card, encode, undo
-from palimpsest.core.log.undo import plan_undo
+from palimpsest.core.events import ModelReplied, UserSaid, ViewEdited
+from palimpsest.core.items import Fold, Keep, Mask, Put, Text
+from palimpsest.core.undo import plan_undo, undo
+from palimpsest.stores.home import Home
+from palimpsest.wire.encode import encode
+from palimpsest.wire.models import card
 
 
 def main() -> None:

@@ -5,7 +5,14 @@ from importlib import import_module
 # Type checkers know this name; the module `typing` would cost more to import than everything else here.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put, Unmask
+    from palimpsest.agent.agent import Agent, Answer
+    from palimpsest.agent.calls import call
+    from palimpsest.agent.hooks import Hook, HookCall, HookResult
+    from palimpsest.agent.limits import Limits
+    from palimpsest.agent.named_profiles import profile
+    from palimpsest.agent.session import Environment, Session
+    from palimpsest.agent.tool import AgentTool, ToolOutput, tool_from
+    from palimpsest.core.deltas import TextDelta
     from palimpsest.core.errors import PalimpsestError
     from palimpsest.core.events import (
         ContextStated,
@@ -18,29 +25,16 @@ if TYPE_CHECKING:
         UserSaid,
         ViewEdited,
     )
-    from palimpsest.core.events.deltas import TextDelta
-    from palimpsest.core.items import Item, Text, ToolCall, ToolResult
-    from palimpsest.core.log.log import Log
-    from palimpsest.core.log.recovery import recover
-    from palimpsest.core.log.undo import restore, rewind, undo
+    from palimpsest.core.items import Fold, Insert, Item, Keep, Mask, Put, Text, ToolCall, ToolResult, Unmask
+    from palimpsest.core.log import Log, recover
+    from palimpsest.core.undo import restore, rewind, undo
     from palimpsest.core.view import View
-    from palimpsest.engine.agent import Agent, Answer
-    from palimpsest.engine.calls.call import call
-    from palimpsest.engine.conversation.conversation import Conversation, compact
-    from palimpsest.engine.conversation.records import Compacted, EditRecord
-    from palimpsest.engine.environment import Environment
-    from palimpsest.engine.hooks.hook import Hook, HookCall, HookResult
-    from palimpsest.engine.loop.limits import Limits
-    from palimpsest.engine.named_profiles import profile
-    from palimpsest.engine.session import Session
-    from palimpsest.profiles.profile import Profile
+    from palimpsest.follow.conversation import Compacted, Conversation, EditRecord, compact
+    from palimpsest.policies.profile import Profile
     from palimpsest.providers.scripted import Scripted
     from palimpsest.stores.home import Home
-    from palimpsest.tools.functions import tool_from
-    from palimpsest.tools.tool import AgentTool, ToolOutput
     from palimpsest.wire.encode import Encoder, encode
-    from palimpsest.wire.models.cards import card
-    from palimpsest.wire.models.prices import cost
+    from palimpsest.wire.models import card, cost
     from palimpsest.wire.request import Params, Tool
 
 __all__ = [
@@ -101,9 +95,9 @@ __all__ = [
 
 # Where each name lives: a room is opened when its first name is used, so that importing the package costs next to nothing.
 _ROOMS = {
-    "core.edits": ("Fold", "Insert", "Keep", "Mask", "Put", "Unmask"),
-    "core.errors": ("PalimpsestError",),
-    "core.events": (
+    "palimpsest.core.items": ("Fold", "Insert", "Keep", "Mask", "Put", "Unmask"),
+    "palimpsest.core.errors": ("PalimpsestError",),
+    "palimpsest.core.events": (
         "ContextStated",
         "Event",
         "ModelReplied",
@@ -114,30 +108,30 @@ _ROOMS = {
         "UserSaid",
         "ViewEdited",
     ),
-    "core.events.deltas": ("TextDelta",),
-    "core.items": ("Item", "Text", "ToolCall", "ToolResult"),
-    "core.log.log": ("Log",),
-    "core.log.recovery": ("recover",),
-    "core.log.undo": ("restore", "rewind", "undo"),
-    "core.view": ("View",),
-    "engine.agent": ("Agent", "Answer"),
-    "engine.calls.call": ("call",),
-    "engine.conversation.conversation": ("Conversation", "compact"),
-    "engine.conversation.records": ("Compacted", "EditRecord"),
-    "engine.environment": ("Environment",),
-    "engine.hooks.hook": ("Hook", "HookCall", "HookResult"),
-    "engine.loop.limits": ("Limits",),
-    "engine.named_profiles": ("profile",),
-    "engine.session": ("Session",),
-    "profiles.profile": ("Profile",),
-    "providers.scripted": ("Scripted",),
-    "stores.home": ("Home",),
-    "tools.functions": ("tool_from",),
-    "tools.tool": ("AgentTool", "ToolOutput"),
-    "wire.models.cards": ("card",),
-    "wire.encode": ("Encoder", "encode"),
-    "wire.models.prices": ("cost",),
-    "wire.request": ("Params", "Tool"),
+    "palimpsest.core.deltas": ("TextDelta",),
+    "palimpsest.core.items": ("Item", "Text", "ToolCall", "ToolResult"),
+    "palimpsest.core.log": ("Log",),
+    "palimpsest.core.log": ("recover",),
+    "palimpsest.core.undo": ("restore", "rewind", "undo"),
+    "palimpsest.core.view": ("View",),
+    "palimpsest.agent.agent": ("Agent", "Answer"),
+    "palimpsest.agent.calls": ("call",),
+    "palimpsest.follow.conversation": ("Conversation", "compact"),
+    "palimpsest.follow.conversation": ("Compacted", "EditRecord"),
+    "palimpsest.agent.session": ("Environment",),
+    "palimpsest.agent.hooks": ("Hook", "HookCall", "HookResult"),
+    "palimpsest.agent.limits": ("Limits",),
+    "palimpsest.agent.named_profiles": ("profile",),
+    "palimpsest.agent.session": ("Session",),
+    "palimpsest.policies.profile": ("Profile",),
+    "palimpsest.providers.scripted": ("Scripted",),
+    "palimpsest.stores.home": ("Home",),
+    "palimpsest.agent.tool": ("tool_from",),
+    "palimpsest.agent.tool": ("AgentTool", "ToolOutput"),
+    "palimpsest.wire.models": ("card",),
+    "palimpsest.wire.encode": ("Encoder", "encode"),
+    "palimpsest.wire.models": ("cost",),
+    "palimpsest.wire.request": ("Params", "Tool"),
 }
 _HOMES = {name: room for room, names in _ROOMS.items() for name in names}
 
@@ -146,7 +140,7 @@ def __getattr__(name: str) -> object:
     """A public name, found in its room on first use and kept."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    found = getattr(import_module(_HOMES[name]), name)
     globals()[name] = found
     return found
 

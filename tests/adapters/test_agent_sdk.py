@@ -80,7 +80,7 @@ def imported(home: Path, transcript: Path) -> list[Any]:
     """The bodies of the events of a transcript, imported by `pal` into a home."""
 
     def pal(*words: str) -> bytes:
-        command, variables = [sys.executable, "-m", "palimpsest.apps.cli", *words], {**os.environ, "PAL_HOME": str(home)}
+        command, variables = [sys.executable, "-m", "pal.cli", *words], {**os.environ, "PAL_HOME": str(home)}
         return subprocess.run(command, env=variables, cwd=home, capture_output=True, check=True, timeout=120).stdout
 
     home.mkdir()

@@ -12,11 +12,11 @@ import pytest
 from message_lists import tool_loop
 from wire_server import Said, WireServer, wire_server
 
-from palimpsest import Conversation
 from palimpsest.adapters.anthropic import followed as followed_anthropic
 from palimpsest.adapters.openai import followed as followed_openai
 from palimpsest.core.events import Failed, ModelReplied, Rewound
-from palimpsest.wire.models.cards import WireName
+from palimpsest.follow.conversation import Conversation
+from palimpsest.wire.models import WireName
 
 SMALL = {"PAL_COMPACT_AT": "20000"}
 READ = ("Read", '{"file_path":"src/part_99.py"}')

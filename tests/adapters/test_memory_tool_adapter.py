@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from anthropic.lib.tools import ToolError
 
-from palimpsest import Conversation
 from palimpsest.adapters.memory_tool import memory_tool
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import NoteSaved
+from palimpsest.follow.conversation import Conversation
 
 SAID = "The tests of this project run with make check."
 PATH = "/memories/project/tests.md"

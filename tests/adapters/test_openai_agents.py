@@ -12,10 +12,10 @@ import pytest
 from message_lists import source_of
 from wire_server import Said, WireServer, wire_server
 
-from palimpsest import Conversation
 from palimpsest.adapters.openai_agents import ConversationSession, InputFilter
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Failed, ModelReplied, Rewound
+from palimpsest.follow.conversation import Conversation
 
 SMALL = {"PAL_COMPACT_AT": "4000"}
 ROUNDS = 8

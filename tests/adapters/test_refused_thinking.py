@@ -9,7 +9,8 @@ import pytest
 
 from palimpsest.adapters.anthropic import followed
 from palimpsest.core.events import Failed, ViewEdited
-from palimpsest.testing import ScriptedFailure, StrictProvider, says, thinks
+from palimpsest.testing.strict.answers import ScriptedFailure
+from palimpsest.testing.strict.provider import StrictProvider, says, thinks
 
 WORDS = "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation."
 REFUSED = ScriptedFailure(400, "invalid_request_error", WORDS)

@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from palimpsest.audit.context_tags import is_context_text, is_real_user_message, is_turn_boundary
+from palimpsest.audit.entities import is_context_text, is_real_user_message, is_turn_boundary
 from palimpsest.core.items import Item, Kind, Text
 
 

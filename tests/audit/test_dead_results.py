@@ -11,19 +11,17 @@ from stubs import stub_of
 from working_days import PROFILE, Step, steps, take_back, tell
 from workplace import START, reply, work
 
-from palimpsest.audit.dead_results import DeadResult, dead_results, masks_of, with_masks
-from palimpsest.audit.pins import pinned, same_path
-from palimpsest.audit.pricing.prefixes import warm_prefixes
-from palimpsest.audit.tools.calls import action_of
-from palimpsest.audit.uses import dies_at, lifespans_for
-from palimpsest.core.edits import Mask
-from palimpsest.core.items import Item, Text, ToolCall, ToolResult
-from palimpsest.core.situation import Situation, Use
-from palimpsest.core.tokens.counter import TokenCounter
-from palimpsest.core.tokens.sizes import palimpsest_size
+from palimpsest.audit.cache import warm_prefixes
+from palimpsest.audit.gate import pinned, same_path
+from palimpsest.audit.tool_calls import action_of
+from palimpsest.audit.uses import DeadResult, dead_results, dies_at, lifespans_for, masks_of, with_masks
+from palimpsest.core.items import Item, Mask, Text, ToolCall, ToolResult
+from palimpsest.core.plans import Situation, Use
+from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.tokens import palimpsest_size
 from palimpsest.core.view import View
-from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.wire.models.cards import card
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.wire.models import card
 
 
 def by_definition(now: Situation, *, held: bool, patience: float) -> list[DeadResult]:

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from working_days import MODEL, PROFILE, Step, go_back, steps, take_back, tell
 from workplace import START, say, use, work
 
+from palimpsest.agent.session import Session
 from palimpsest.core.events import UserTyped
 from palimpsest.core.items import Text
-from palimpsest.core.log.undo import rewind
-from palimpsest.engine.session import Session
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.undo import rewind
+from palimpsest.stores.in_memory import FixedClock
 
 
 def _type(session: Session, a: int, b: int) -> None:

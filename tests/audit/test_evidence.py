@@ -8,8 +8,8 @@ from msgspec import Raw
 from palimpsest.audit.evidence import MOST_COMMANDS, MOST_MESSAGES, MOST_NAMES, EvidenceProjection
 from palimpsest.core.events import Body, Event, Interrupted, ModelReplied, TaskChanged, ToolReturned, UserSaid
 from palimpsest.core.items import Text, Thinking, ToolCall, ToolResult
-from palimpsest.core.situation import ClosingMessage, CommandRun, Evidence, PendingCall, UserMessage
-from palimpsest.core.tokens.estimate import estimate
+from palimpsest.core.plans import ClosingMessage, CommandRun, Evidence, PendingCall, UserMessage
+from palimpsest.core.tokens import estimate
 
 
 def gather(*bodies: Body) -> Evidence:

@@ -3,16 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.audit.fold_texts import (
-    count_earlier_messages,
-    evidence_block,
-    lines_by_folder,
-    older_messages_block,
-    path_lines,
-)
-from palimpsest.audit.visibility.visible import VisibleText
-from palimpsest.core.situation import CommandRun, Evidence, UserMessage
-from palimpsest.core.tokens.estimate import estimate
+from palimpsest.audit.fold_texts import count_earlier_messages, evidence_block, lines_by_folder, older_messages_block, path_lines
+from palimpsest.audit.visible import VisibleText
+from palimpsest.core.plans import CommandRun, Evidence, UserMessage
+from palimpsest.core.tokens import estimate
 
 EVIDENCE = Evidence(
     edited=("a.py", "/repo/src/app/x.py", "/repo/src/app/main.py"),

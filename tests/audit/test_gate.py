@@ -8,21 +8,17 @@ from msgspec import Raw
 from msgspec.structs import replace
 from workplace import offline, online, say, use, work
 
-from palimpsest.audit.floor import check_floor, floor_of, last_request
-from palimpsest.audit.gate import Strictness, Verdict, fold_limit, judge
-from palimpsest.audit.pins import pinned, same_path
-from palimpsest.core.edits import Edit, Fold, Insert, Keep, Mask, Put
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Session
+from palimpsest.audit.gate import Strictness, Verdict, check_floor, floor_of, fold_limit, judge, last_request, pinned, same_path
 from palimpsest.core.errors import TooFull
 from palimpsest.core.events import ContextStated, Statement, TaskChanged, UserSaid, ViewEdited
-from palimpsest.core.items import Text, text_of
-from palimpsest.core.policy import Plan
-from palimpsest.core.projections.view import ViewProjection
-from palimpsest.core.situation import Moment, Situation
+from palimpsest.core.items import Edit, Fold, Insert, Keep, Mask, Put, Text, text_of
+from palimpsest.core.plans import Moment, Plan, Situation
 from palimpsest.core.view import View
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
-from palimpsest.profiles.named import profile
-from palimpsest.profiles.profile import Profile
+from palimpsest.core.view_projection import ViewProjection
+from palimpsest.policies.named import profile
+from palimpsest.policies.profile import Profile
 from palimpsest.providers.scripted import Scripted
 
 SHORT = Put("summary", Text("a.py was read"), "evidence")

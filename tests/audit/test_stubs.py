@@ -6,10 +6,9 @@ import pytest
 from msgspec.structs import replace
 from situations import situation, used, words
 
-from palimpsest.audit.dead_results import clearing_masks
-from palimpsest.core.edits import Mask
-from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult, text_of
-from palimpsest.core.tokens.view_sizes import TokenSizes
+from palimpsest.audit.uses import clearing_masks
+from palimpsest.core.items import Content, Item, Mask, Text, ToolCall, ToolResult, text_of
+from palimpsest.core.tokens import TokenSizes
 from palimpsest.core.view import View
 
 

@@ -4,14 +4,13 @@ import msgspec
 import pytest
 from workplace import reply, say, use, work
 
+from palimpsest.agent.session import Session
 from palimpsest.audit.uses import LIFESPANS, dies_at, lifespans_for
-from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put
 from palimpsest.core.events import ContextStated, Statement, ToolReturned, ViewEdited
-from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.situation import Use
-from palimpsest.engine.session import Session
+from palimpsest.core.items import Fold, Insert, Keep, Mask, Put, Text, ToolCall, ToolResult
+from palimpsest.core.plans import Use
 from palimpsest.policies.budgets import palimpsest_budget
-from palimpsest.profiles.profile import Profile
+from palimpsest.policies.profile import Profile
 
 PROSE = "some words that nobody will ever name again and that say nothing at all\n" * 12
 READ = '{"file_path":"src/a.py"}'

@@ -3,12 +3,12 @@
 import pytest
 
 from palimpsest.core.items import Content, Cover, Document, Image, Item, Kind, Opaque, Text, Thinking, ToolCall, ToolResult
-from palimpsest.core.tokens.counter import TokenCounter
-from palimpsest.core.tokens.sizes import palimpsest_size
+from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.tokens import palimpsest_size
 from palimpsest.core.view import is_readable, placeholder_content, shown
-from palimpsest.wire.encoding.media import no_blobs
-from palimpsest.wire.encoding.sendable import sendable_content
-from palimpsest.wire.models.cards import card
+from palimpsest.wire.media import no_blobs
+from palimpsest.wire.models import card
+from palimpsest.wire.repair import sendable_content
 
 CUT = Cover("cut")
 CASES: list[tuple[Kind, Content, Content]] = [

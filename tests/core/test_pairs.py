@@ -2,9 +2,13 @@ from histories import Step, new_log, steps, tell, widen
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.core.items import Item, Text, ToolCall, ToolResult, kind_of
-from palimpsest.core.pairs import (
+from palimpsest.core.items import (
+    Item,
+    Text,
+    ToolCall,
+    ToolResult,
     answered_calls,
+    kind_of,
     newly_unpaired,
     pairs_of,
     rounds,

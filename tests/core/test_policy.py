@@ -6,20 +6,22 @@ from dataclasses import dataclass
 import pytest
 from workplace import run_plan
 
-from palimpsest.audit.pricing.size_rules import claude_size
-from palimpsest.core.edits import Edit, Insert, Mask, Put
+from palimpsest.audit.sizes import claude_size
+from palimpsest.core.budget import Budget
 from palimpsest.core.errors import BadInput, CannotFold, PalimpsestError, PromptTooLong
 from palimpsest.core.events import Event, ModelReplied, TurnEnded
-from palimpsest.core.items import Item, Text
-from palimpsest.core.policy import (
+from palimpsest.core.items import Edit, Insert, Item, Mask, Put, Text
+from palimpsest.core.plans import (
     Answer,
     Ask,
     EventSpan,
     Look,
+    Moment,
     Plan,
     Policy,
     Proposal,
     Save,
+    Situation,
     Steps,
     Want,
     ask,
@@ -29,11 +31,9 @@ from palimpsest.core.policy import (
     span,
     steps_of,
 )
-from palimpsest.core.situation import Moment, Situation
-from palimpsest.core.tokens.budget import Budget
-from palimpsest.core.tokens.view_sizes import TokenSizes
+from palimpsest.core.tokens import TokenSizes
 from palimpsest.core.view import View
-from palimpsest.wire.models.cards import ModelCard
+from palimpsest.wire.models import ModelCard
 
 ITEM = Item("1.0", "user", Text("hello"))
 MASK = Mask(("1.0",), "gone")

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from msgspec import Raw, Struct
 from workplace import work
 
+from palimpsest.agent.session import Session
 from palimpsest.core.items import FrozenDict
-from palimpsest.core.situation import Moment, Situation
+from palimpsest.core.plans import Moment, Situation
 from palimpsest.core.view import View
-from palimpsest.engine.session import Session
-from palimpsest.profiles.named import PROFILES, profile
-from palimpsest.wire.models.cards import card
+from palimpsest.policies.named import PROFILES, profile
+from palimpsest.wire.models import card
 
 MOMENTS: tuple[Moment, ...] = ("before_call", "asked", "overflow")
 # A function is what counts tokens; it has no state that a policy could reach.

@@ -10,37 +10,61 @@ from typing import get_args
 import click
 import pytest
 
-from palimpsest.apps.cli import main
-from palimpsest.apps.cli.agent import ask
-from palimpsest.apps.terminal.commands.registry import COMMANDS
-from palimpsest.core.items import ToolCall
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.children import tools as agent_tools
-from palimpsest.engine.coding.equip import equip
-from palimpsest.engine.coding.settings import CodingSettings
-from palimpsest.engine.memory.access.quoting import MOST_CHANGES_A_TURN
-from palimpsest.profiles.named import profile
-from palimpsest.profiles.profile import AgentRules
-from palimpsest.sources.skills.files import MOST_SKILLS
-from palimpsest.stores.home import Home
-from palimpsest.tools.files import images, read, search, write
-from palimpsest.tools.files.confined import LARGEST_FILE
-from palimpsest.tools.functions import tool_from
-from palimpsest.tools.permissions.decision import Allow, AskUser, Deny, Mode
-from palimpsest.tools.permissions.permissions import Permissions
-from palimpsest.tools.permissions.rule_names import COMMAND_TOOLS, FETCH_TOOLS, OWN_TOOLS, SERVED
-from palimpsest.tools.permissions.rules import (
+from pal.cli import main
+from pal.cli import run as ask
+from pal.terminal.commands.registry import COMMANDS
+from palimpsest.agent import archive as recall
+from palimpsest.agent import child_tools as agent_tools
+from palimpsest.agent import processes
+from palimpsest.agent import shell as bash
+from palimpsest.agent.agent import Agent
+from palimpsest.agent.confined_files import LARGEST_FILE
+from palimpsest.agent.decision import Allow, AskUser, Deny, Mode
+from palimpsest.agent.tool import AgentTool, tool_from
+from palimpsest.agent.workspace import Workspace
+from palimpsest.coding.build import equip
+from palimpsest.coding.permissions import Permissions
+from palimpsest.coding.rules import (
+    COMMAND_TOOLS,
+    FETCH_TOOLS,
+    OWN_TOOLS,
+    SERVED,
     command_specificity,
     domain_specificity,
     names_tool,
     parse_rule,
     path_specificity,
 )
-from palimpsest.tools.session import recall, skill, task_files, tasks, todo
-from palimpsest.tools.shell import bash, processes
-from palimpsest.tools.tool import AgentTool
-from palimpsest.tools.web import fetch
-from palimpsest.tools.workspace import Workspace
+from palimpsest.coding.settings import CodingSettings
+from palimpsest.coding.tools import (
+    change as write,
+)
+from palimpsest.coding.tools import (
+    read,
+    search,
+    tasks,
+)
+from palimpsest.coding.tools import (
+    read as images,
+)
+from palimpsest.coding.tools import (
+    skills as skill,
+)
+from palimpsest.coding.tools import (
+    tasks as task_files,
+)
+from palimpsest.coding.tools import (
+    tasks as todo,
+)
+from palimpsest.coding.tools import (
+    web as fetch,
+)
+from palimpsest.core.items import ToolCall
+from palimpsest.memory.remembering import MOST_CHANGES_A_TURN
+from palimpsest.policies.named import profile
+from palimpsest.policies.profile import AgentRules
+from palimpsest.sources.skills import MOST_SKILLS
+from palimpsest.stores.home import Home
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "agent.md").read_text(encoding="utf-8")

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from palimpsest.stores.config.template import project_keys
+from palimpsest.stores.config import project_keys
 
 PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.apps.cli.main import COMMANDS
+from pal.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])

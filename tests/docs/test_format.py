@@ -10,11 +10,10 @@ from histories import Step, new_log, steps, tell
 from hypothesis import given
 
 import palimpsest as pal
-from palimpsest.core.edits import Edit
 from palimpsest.core.events import CallStarted, ModeChanged, ModelReplied, ModelSwitched, Usage
-from palimpsest.core.format.codec import digest_of, encode_line
-from palimpsest.core.items import text_of
-from palimpsest.stores.ephemeral import MemorySessions
+from palimpsest.core.items import Edit, text_of
+from palimpsest.core.lines import digest_of, encode_line
+from palimpsest.stores.in_memory import MemorySessions
 
 
 def _product_texts(view: pal.View) -> list[str]:

@@ -8,9 +8,10 @@ import pytest
 from msgspec import NODEFAULT, Raw, Struct
 from msgspec.structs import FieldInfo, fields
 
-from palimpsest.core import edits, events, items
-from palimpsest.core.events.calls import CacheDiagnosis, RateLimit, UsageBeside
-from palimpsest.core.format import codec
+from palimpsest.core import events, items
+from palimpsest.core import items as edits
+from palimpsest.core import lines as codec
+from palimpsest.core.events import CacheDiagnosis, RateLimit, UsageBeside
 
 _FORMAT = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
 _PLAIN: dict[object, str] = {str: "string", int: "integer", float: "number", bool: "boolean", Raw: "JSON", type(None): "null"}

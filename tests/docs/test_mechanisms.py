@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from stated_by import stated
 
+from pal_lab.mechanisms.rows import Mechanism, mechanisms
 from palimpsest.core.errors import BadInput
-from palimpsest.lab.mechanisms.rows import Mechanism, mechanisms
-from palimpsest.profiles.named import PROFILES
+from palimpsest.policies.named import PROFILES
 
 ROWS = [row for rows in mechanisms().values() for row in rows]
 

@@ -95,8 +95,8 @@ def test_the_programs_of_the_readme_run_from_the_wheel(python: Path, tmp_path: P
 
 
 def test_the_demo_and_the_contracts_run_from_the_wheel(python: Path, tmp_path: Path) -> None:
-    shown = run(python, "-m", "palimpsest.apps.cli", "demo", cwd=tmp_path)
+    shown = run(python, "-m", "pal.cli", "demo", cwd=tmp_path)
     assert "palimpsest" in shown
     assert (tmp_path / "report.html").is_file()
     assert run(python, str(ROOT / "examples" / "own_profile.py"), cwd=tmp_path) == "mask-only keeps 7 laws\n"
-    assert run(python, "-m", "palimpsest.apps.cli", "--version", cwd=tmp_path).split()[-1] == VERSION
+    assert run(python, "-m", "pal.cli", "--version", cwd=tmp_path).split()[-1] == VERSION

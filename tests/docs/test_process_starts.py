@@ -40,7 +40,7 @@ def test_git_and_ssh_are_found_also_where_other_programs_may_be_started(tmp_path
     room = tmp_path / "tools" / "files" / "search.py"
     room.parent.mkdir(parents=True)
     room.write_text(f"import subprocess\nsubprocess.run({command})\n")
-    assert [line.partition(";")[0] for line in process_starts(tmp_path) if line.startswith("tools/files/search.py")] != []
+    assert [line.partition(";")[0] for line in process_starts(tmp_path) if line.startswith("coding/tools/search.py")] != []
 
 
 def test_a_room_that_starts_nothing_is_no_room(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.profiles.named import PROFILES
-from palimpsest.profiles.settings import SETTINGS, honoured_settings
-from palimpsest.wire.models.cards import card
+from palimpsest.policies.named import PROFILES
+from palimpsest.policies.profile import SETTINGS, honoured_settings
+from palimpsest.wire.models import card
 
 PAGE = (Path(__file__).parents[2] / "docs" / "profiles.md").read_text(encoding="utf-8")
 # A name has an underscore or a dot in it; what else stands between such marks is a value or the name of a profile.

@@ -8,20 +8,19 @@ from pathlib import Path
 import pytest
 from loops import ECHO, calls
 
+from palimpsest.agent.agent import Agent, Answer
+from palimpsest.agent.feed import Piece
+from palimpsest.agent.tool import AgentTool
+from palimpsest.agent.tool_calls import Toolbox
+from palimpsest.core.budget import Budget
+from palimpsest.core.deltas import TextDelta
 from palimpsest.core.errors import BadInput, ProviderError
 from palimpsest.core.events import Event, ToolReturned, ToolsOffered, TurnEnded, UserSaid
-from palimpsest.core.events.deltas import TextDelta
 from palimpsest.core.items import Text, text_of
-from palimpsest.core.policy import Ask, Plan, Steps, ask
-from palimpsest.core.situation import Moment, Situation
-from palimpsest.core.tokens.budget import Budget
-from palimpsest.engine.agent import Agent, Answer
-from palimpsest.engine.loop.feed import Piece
-from palimpsest.engine.loop.tool_calls import Toolbox
-from palimpsest.profiles.profile import Profile
+from palimpsest.core.plans import Ask, Moment, Plan, Situation, Steps, ask
+from palimpsest.policies.profile import Profile
 from palimpsest.providers.scripted import Scripted, StalledReply
 from palimpsest.stores.home import Home
-from palimpsest.tools.tool import AgentTool
 
 
 async def run_all(agent: Agent, *prompt: str) -> list[Piece]:

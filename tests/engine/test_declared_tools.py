@@ -4,19 +4,19 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from palimpsest.audit.dead_results import stub_text
+from palimpsest.agent.agent import Agent
+from palimpsest.agent.tool import tool_from
 from palimpsest.audit.fold_texts import evidence_block
-from palimpsest.audit.pins import pinned
-from palimpsest.audit.tools.working_state import known_paths
+from palimpsest.audit.gate import pinned
+from palimpsest.audit.uses import stub_text
+from palimpsest.audit.working_state import known_paths
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import ToolCall
-from palimpsest.core.log.log import Log
-from palimpsest.engine.agent import Agent
-from palimpsest.policies.clear.results import maskable
+from palimpsest.core.log import Log
+from palimpsest.peers.clearing import maskable
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import Home, MemoryHome
-from palimpsest.tools.functions import tool_from
+from palimpsest.stores.in_memory import FixedClock
 
 
 def peek(path: str) -> str:

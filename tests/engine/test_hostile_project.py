@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from palimpsest.agent.agent import Agent
+from palimpsest.agent.decision import Approval
+from palimpsest.coding.build import equip
+from palimpsest.coding.settings import CodingSettings
+from palimpsest.coding.world import LocalWorld
 from palimpsest.core.events import Event, ModelReplied, PermissionAsked, ToolReturned, TurnEnded
 from palimpsest.core.items import ToolCall, text_of
-from palimpsest.core.policy import Look
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding.equip import equip
-from palimpsest.engine.coding.settings import CodingSettings
-from palimpsest.engine.loop.world import LocalWorld
+from palimpsest.core.plans import Look
 from palimpsest.providers.scripted import Scripted
+from palimpsest.sources.sets import our_skills
 from palimpsest.sources.source import FolderEntry, SessionState
-from palimpsest.sources.variants.palimpsest import our_skills
-from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import Home
-from palimpsest.tools.permissions.decision import Approval
+from palimpsest.stores.in_memory import FixedClock
 
 pytestmark = pytest.mark.machine
 

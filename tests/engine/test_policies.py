@@ -6,19 +6,17 @@ from dataclasses import dataclass, field
 import pytest
 from workplace import offline, online, reply, say, use, work
 
-from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Session
 from palimpsest.core.errors import TooFull
 from palimpsest.core.events import CallStarted, EditRefused, Failed, ModelReplied, Usage, ViewEdited
-from palimpsest.core.items import Text, text_of
-from palimpsest.core.policy import Ask, Outcome, Plan, Policy, Proposal, Steps, ask
-from palimpsest.core.situation import Moment, Situation
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
+from palimpsest.core.items import Fold, Insert, Keep, Mask, Put, Text, text_of
+from palimpsest.core.plans import Ask, Moment, Outcome, Plan, Policy, Proposal, Situation, Steps, ask
 from palimpsest.policies.budgets import palimpsest_budget
-from palimpsest.profiles.palimpsest import palimpsest
-from palimpsest.profiles.profile import Profile
+from palimpsest.policies.profile import Profile
+from palimpsest.policies.profiles import palimpsest
 from palimpsest.providers.scripted import Scripted
-from palimpsest.wire.past_requests import past_request
+from palimpsest.wire.encode import past_request
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,15 @@ from hypothesis import strategies as st
 from strict_session import strict_session, turn
 from workplace import offline, say
 
-from palimpsest.core.edits import Edit, Fold, Insert, Mask, Put, ReasoningLost, Unmask
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Session
+from palimpsest.core.budget import Budget
 from palimpsest.core.errors import BadEdit
 from palimpsest.core.events import CallStarted, EditRefused, ModelReplied, ViewEdited
-from palimpsest.core.items import Text, ToolCall
-from palimpsest.core.policy import Proposal
-from palimpsest.core.situation import Moment, Situation
-from palimpsest.core.tokens.budget import Budget
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
-from palimpsest.profiles.profile import Profile
-from palimpsest.testing import StrictProvider, calls, says, thinks
+from palimpsest.core.items import Edit, Fold, Insert, Mask, Put, ReasoningLost, Text, ToolCall, Unmask
+from palimpsest.core.plans import Moment, Proposal, Situation
+from palimpsest.policies.profile import Profile
+from palimpsest.testing.strict.provider import StrictProvider, calls, says, thinks
 from palimpsest.wire.encode import Encoder
 
 

@@ -6,7 +6,9 @@ import pytest
 from msgspec import Raw
 from workplace import START, answered_by, offline, reply, say, use, work
 
-from palimpsest.core.edits import Mask
+from palimpsest.agent.calls import call
+from palimpsest.agent.session import Environment, Session, inline
+from palimpsest.core.budget import Budget
 from palimpsest.core.errors import BadInput, CallOpen
 from palimpsest.core.events import (
     ModelReplied,
@@ -21,19 +23,15 @@ from palimpsest.core.events import (
     UserTyped,
     ViewEdited,
 )
-from palimpsest.core.items import Text, ToolCall, text_of
-from palimpsest.core.log.log import CHECKPOINT_EVERY
-from palimpsest.core.policy import EventSpan, Save, save, span
-from palimpsest.core.tokens.budget import Budget
-from palimpsest.engine.calls.call import call
-from palimpsest.engine.environment import Environment, inline
-from palimpsest.engine.session import Session
-from palimpsest.profiles.named import profile
-from palimpsest.profiles.profile import Profile
+from palimpsest.core.items import Mask, Text, ToolCall, text_of
+from palimpsest.core.log import CHECKPOINT_EVERY
+from palimpsest.core.plans import EventSpan, Save, save, span
+from palimpsest.policies.named import profile
+from palimpsest.policies.profile import Profile
 from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.providers.scripted import Scripted, StalledReply
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryFile, MemorySessions
-from palimpsest.wire.models.cards import card
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemoryFile, MemorySessions
+from palimpsest.wire.models import card
 from palimpsest.wire.request import Tool
 
 PLAIN = Profile("plain", (), lambda card: Budget(card.window, card.reply, block_at=card.window))

@@ -3,10 +3,9 @@ from pathlib import Path
 from corpus import GOLDEN
 from readings import Home, check_repeat, check_session, check_stages, faults, said, sources
 
-from palimpsest.core.edits import Mask
 from palimpsest.core.events import FilesSnapshotted, ModelReplied, SessionOpened, Usage, UserTyped, ViewEdited
-from palimpsest.core.items import Text, text_of
-from palimpsest.foreign.aider import AiderFormat, ChatBlock, blocks_in
+from palimpsest.core.items import Mask, Text, text_of
+from palimpsest.exchange.aider import AiderFormat, ChatBlock, blocks_in
 
 FORM = AiderFormat()
 NEW, OLD = (GOLDEN / "aider" / name / ".aider.chat.history.md" for name in ("project", "old"))

@@ -7,7 +7,6 @@ from corpus import WITHOUT, corpus
 from msgspec import structs
 from readings import Home, called, check_growth, check_repeat, faults, read_session, returned, said, shown, sources
 
-from palimpsest.core.edits import Fold, Put
 from palimpsest.core.events import (
     NULL,
     Body,
@@ -24,9 +23,9 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
-from palimpsest.core.items import Signature, Text, Thinking, ToolCall, ToolResult
-from palimpsest.foreign.copilot import CopilotFormat
-from palimpsest.foreign.reading.importing import session_id
+from palimpsest.core.items import Fold, Put, Signature, Text, Thinking, ToolCall, ToolResult
+from palimpsest.exchange.copilot import CopilotFormat
+from palimpsest.exchange.importing import session_id
 
 FORM = CopilotFormat()
 FILES = corpus("copilot-cli/*.jsonl")

@@ -11,18 +11,18 @@ from corpus import WITHOUT, corpus
 from legacy_logs import recorded
 from readings import Home, called, own_ids, said
 
-from palimpsest.core.edits import Fold, Keep, Mask, Put
 from palimpsest.core.events import Body, Event, ModelReplied, SessionOpened, ToolReturned, UserSaid, ViewEdited
-from palimpsest.core.format.path import EventRange, Path
-from palimpsest.core.items import Item, Text, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.foreign.claude.blocks import plain_id
-from palimpsest.foreign.claude.format import ClaudeFormat
-from palimpsest.foreign.claude.writer import write_claude
-from palimpsest.foreign.codex.format import CodexFormat, write_codex
-from palimpsest.foreign.file_ids import FileIds, paired_items
-from palimpsest.foreign.trajectories.swe_agent import SweAgentFormat
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.core.items import Fold, Item, Keep, Mask, Put, Text, ToolCall, ToolResult
+from palimpsest.core.lines import EventRange, Path
+from palimpsest.core.log import Log
+from palimpsest.exchange.claude.lines import plain_id
+from palimpsest.exchange.claude.reader import ClaudeFormat
+from palimpsest.exchange.claude.writer import write_claude
+from palimpsest.exchange.codex.reader import CodexFormat
+from palimpsest.exchange.codex.writer import write_codex
+from palimpsest.exchange.trajectories import SweAgentFormat
+from palimpsest.exchange.transcript import FileIds, paired_items
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 
 
 def replied(*calls: str) -> ModelReplied:

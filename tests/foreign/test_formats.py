@@ -4,8 +4,8 @@ import pytest
 from corpus import CORPUS, GOLDEN, WITHOUT, corpus, golden
 
 from palimpsest.core.errors import BadInput
-from palimpsest.foreign.formats import FORMATS, format_named
-from palimpsest.foreign.reading.transcript import Format, TranscriptSource
+from palimpsest.exchange.formats import FORMATS, format_named
+from palimpsest.exchange.transcript import Format, TranscriptSource
 
 OWNERS = {"mini": "swe-agent", "swe": "swe-agent", "copilot-cli": "copilot", "claude-code": "claude", "opencode-export": "opencode"}
 SUFFIXES = {".jsonl", ".json", ".traj", ".md", ".db", ".zst"}

@@ -6,7 +6,7 @@ import pytest
 from corpus import golden
 from readings import Home, faults, sources
 
-from palimpsest.foreign.formats import format_named
+from palimpsest.exchange.formats import format_named
 
 FILES = [
     *(("swe-agent", path) for path in (*golden("mini/*.json"), *golden("swe/*.traj"))),

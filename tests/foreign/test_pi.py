@@ -5,10 +5,9 @@ import pytest
 from corpus import golden
 from readings import called, check_growth, check_session, read_session, returned, said, shown
 
-from palimpsest.core.edits import Fold, Mask, Put
 from palimpsest.core.events import Failed, ModelReplied, ModelSwitched, Rewound, SessionOpened, Titled, ToolReturned, Usage, ViewEdited
-from palimpsest.core.items import Image, Signature, Text, Thinking, ToolCall
-from palimpsest.foreign.pi import PiFormat
+from palimpsest.core.items import Fold, Image, Mask, Put, Signature, Text, Thinking, ToolCall
+from palimpsest.exchange.pi import PiFormat
 
 FORM = PiFormat()
 V3, V1 = golden("pi/v3_*.jsonl")[0], golden("pi/v1_*.jsonl")[0]

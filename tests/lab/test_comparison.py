@@ -1,18 +1,18 @@
 import pytest
 from recorded import ended, log_of, said, used
 
+from pal.replay.comparison import ReplayPlan, as_builtins, compared, replay_session
+from pal.replay.outcome import Comparison, Outcome, figures
+from pal.replay.recording import LoadedSession, load_log
+from pal.replay.simulation import replay_card
 from palimpsest.core.errors import ProviderError
 from palimpsest.core.events import Body, ModelReplied, Usage
 from palimpsest.core.items import Text
 from palimpsest.core.view import View
-from palimpsest.lab.comparison import ReplayPlan, as_builtins, compared, replay_session
-from palimpsest.lab.outcome import Comparison, Outcome, figures
-from palimpsest.lab.simulation.loading import LoadedSession, load_log
-from palimpsest.lab.simulation.simulation import replay_card
-from palimpsest.profiles.named import profile
-from palimpsest.stores.ephemeral import MemoryBlobs
-from palimpsest.wire.encoding.media import Fetch
-from palimpsest.wire.models.cards import card
+from palimpsest.policies.named import profile
+from palimpsest.stores.in_memory import MemoryBlobs
+from palimpsest.wire.media import Fetch
+from palimpsest.wire.models import card
 from palimpsest.wire.request import Params, Tool
 
 R = [

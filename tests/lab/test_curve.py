@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.core.events import Usage
-from palimpsest.lab.curve import (
+from pal.replay.curve import (
     TRIGGERS,
     CurvePoint,
     Judgement,
@@ -18,10 +17,10 @@ from palimpsest.lab.curve import (
     has_curve,
     judge,
 )
-from palimpsest.lab.outcome import BilledCall, CardRun, Outcome, ReplayedEdit, ReplayedSession, Reread
-from palimpsest.profiles.named import profile
-from palimpsest.wire.models.cards import card
-from palimpsest.wire.models.prices import Cost
+from pal.replay.outcome import BilledCall, CardRun, Outcome, ReplayedEdit, ReplayedSession, Reread
+from palimpsest.core.events import Usage
+from palimpsest.policies.named import profile
+from palimpsest.wire.models import Cost, card
 
 CARD = card("claude-sonnet-4-5", window=200_000)
 RIVAL = "claude-code-2.1.325"

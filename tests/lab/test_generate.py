@@ -3,13 +3,12 @@ from collections import Counter
 from generated import FOLD_AT, generate
 
 from palimpsest.core.events import Body, ModelReplied, SessionOpened, ToolReturned, UserSaid, ViewEdited
-from palimpsest.core.format.codec import encode_body
-from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.core.pairs import unanswered_calls
-from palimpsest.core.tokens.counter import TokenCounter
-from palimpsest.core.tokens.sizes import palimpsest_size
-from palimpsest.stores.ephemeral import FixedClock, MemorySessions
+from palimpsest.core.items import Text, unanswered_calls
+from palimpsest.core.lines import encode_body
+from palimpsest.core.log import Log
+from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.tokens import palimpsest_size
+from palimpsest.stores.in_memory import FixedClock, MemorySessions
 
 
 def _log(bodies: list[Body]) -> Log:

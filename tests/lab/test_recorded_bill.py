@@ -1,14 +1,13 @@
 from recorded import ended, log_of, replied, said
 
+from pal.replay.comparison import OwnCard, own_card, own_ttl, recorded_outcome
+from pal.replay.outcome import NO_MODEL, BilledCall, Outcome
+from pal.replay.recording import LoadedSession, load_log
+from pal.replay.simulation import for_replay
 from palimpsest.core.events import Body, CallStarted, ModelReplied, Usage
 from palimpsest.core.items import Text
-from palimpsest.lab.outcome import NO_MODEL, BilledCall, Outcome
-from palimpsest.lab.recorded_bill import OwnCard, own_card, own_ttl, recorded_outcome
-from palimpsest.lab.simulation.loading import LoadedSession, load_log
-from palimpsest.lab.simulation.simulation import for_replay
-from palimpsest.stores.ephemeral import MemoryBlobs
-from palimpsest.wire.models.cards import card
-from palimpsest.wire.models.prices import Cost
+from palimpsest.stores.in_memory import MemoryBlobs
+from palimpsest.wire.models import Cost, card
 
 
 def _loaded(*timed: tuple[int, Body], model: str = "claude-sonnet-4-5") -> LoadedSession:

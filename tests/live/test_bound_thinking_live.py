@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from palimpsest.testing import ScriptedFailure, StrictProvider, calls, says, thinks
-from palimpsest.testing.strict.answers import StrictRequest
-from palimpsest.testing.strict.provider import StrictAnswer
+from palimpsest.testing.strict.answers import ScriptedFailure, StrictRequest
+from palimpsest.testing.strict.provider import StrictAnswer, StrictProvider, calls, says, thinks
 
 READS = 5
 REFUSED = ScriptedFailure(400, "invalid_request_error", "messages.1.content.0: The block was not created in this conversation.")
@@ -47,7 +46,7 @@ class Reader:
         own = {"HOME": str(self.home), "PAL_HOME": str(self.home / "home"), "PAL_SANDBOX": "off", "PAL_RETRIES": "0", "PAL_OFFLINE": ""}
         asked = {"ANTHROPIC_BASE_URL": self.double.url, "ANTHROPIC_API_KEY": "key"}
         done = subprocess.run(
-            [sys.executable, "-m", "palimpsest.apps.cli", *words, "--json"],
+            [sys.executable, "-m", "pal.cli", *words, "--json"],
             check=False,
             cwd=self.project,
             env={**os.environ, **own, **asked, **self.environment},

@@ -41,7 +41,7 @@ class Project:
     def __call__(self, model: Model, *words: str) -> subprocess.CompletedProcess[str]:
         own = {"PAL_HOME": str(self.home), "PAL_RETRIES": "0", "PAL_SANDBOX": "off", **model.environment}
         return subprocess.run(
-            [sys.executable, "-m", "palimpsest.apps.cli", *words],
+            [sys.executable, "-m", "pal.cli", *words],
             cwd=self.root,
             capture_output=True,
             text=True,

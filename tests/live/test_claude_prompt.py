@@ -75,7 +75,7 @@ def test_a_setting_that_can_mean_nothing_is_refused_at_the_start(tmp_path: Path,
     (tmp_path / "home" / "config.toml").write_text(f"[context]\n{config}\n")
     (tmp_path / "script").write_text('"hi"\n')
     own = {"HOME": str(tmp_path), "PAL_HOME": str(tmp_path / "home"), "PAL_SCRIPT": str(tmp_path / "script")}
-    command = [sys.executable, "-m", "palimpsest.apps.cli", "-p", "go", "--profile", profile]
+    command = [sys.executable, "-m", "pal.cli", "-p", "go", "--profile", profile]
     done = subprocess.run(
         command, cwd=tmp_path, env={**os.environ, **own}, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
     )

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from hidden_desk import MODES, Call, HiddenDesk, Play, calls, fetch, part_of, texts_of
 
-from palimpsest.profiles.named import PROFILES
-from palimpsest.tools.permissions.decision import Mode
+from palimpsest.agent.decision import Mode
+from palimpsest.policies.named import PROFILES
 
 # More than 25,000 tokens, of few characters, so that all of it can be fetched in one session; Claude Code counts characters.
 ROWS = tuple(f"{number:04d} {sha256(str(number).encode()).hexdigest()} wörd" for number in range(1_000))

@@ -13,9 +13,8 @@ import pytest
 from live_agent import results
 from sent_lists import what_moved
 
-from palimpsest.testing import StrictProvider, calls, says, thinks
 from palimpsest.testing.strict.answers import StrictRequest
-from palimpsest.testing.strict.provider import StrictAnswer
+from palimpsest.testing.strict.provider import StrictAnswer, StrictProvider, calls, says, thinks
 
 SUM = "mcp__normal__add"
 
@@ -56,7 +55,7 @@ class Adder:
         own = {"HOME": str(self.folder), "PAL_HOME": str(self.folder / "home"), "PAL_SANDBOX": "off", "PAL_RETRIES": "0"}
         asked = {"ANTHROPIC_BASE_URL": self.double.url, "ANTHROPIC_API_KEY": "key", "PAL_OFFLINE": ""}
         done = subprocess.run(
-            [sys.executable, "-m", "palimpsest.apps.cli", *words, "--allow", SUM, "--mode", "auto", "--json"],
+            [sys.executable, "-m", "pal.cli", *words, "--allow", SUM, "--mode", "auto", "--json"],
             check=False,
             cwd=self.project,
             env={**os.environ, **own, **asked},

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.profiles.named import profile
-from palimpsest.wire.models.cards import card
+from palimpsest.policies.named import profile
+from palimpsest.wire.models import card
 
 PAGE = Path(__file__).parents[2] / "docs" / "profiles.md"
 

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from pal_runs import Pal
 from recalling_desk import Desk, note, recalled, recalled_text
 
+from palimpsest.agent.agent import Agent
+from palimpsest.coding.build import equip
+from palimpsest.coding.settings import CodingSettings, McpSettings
 from palimpsest.core.events import ModelReplied
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding.equip import equip
-from palimpsest.engine.coding.settings import CodingSettings, McpSettings
-from palimpsest.engine.memory.access.writing import NewNote, add_note
+from palimpsest.memory.writing import NewNote, add_note
 from palimpsest.providers.scripted import Scripted
 
 SAID = "Lena is allergic to peanuts, the doctor told us in March. Please keep that in mind for the bake sale page."

@@ -45,7 +45,7 @@ class Person:
     def pal(self, model: AnsweringModel, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         """Run `pal` to its end."""
         own = {"HOME": str(self.home), "PAL_HOME": str(self.pal_home), **model.environment}
-        command = [sys.executable, "-m", "palimpsest.apps.cli", *words, "--profile", self.profile, "--model", "claude-opus-4-6"]
+        command = [sys.executable, "-m", "pal.cli", *words, "--profile", self.profile, "--model", "claude-opus-4-6"]
         done = subprocess.run(
             command,
             cwd=self.project,
@@ -391,7 +391,7 @@ def test_the_commands_of_memory_name_the_folder_that_sessions_of_the_profile_use
     (person.pal_home / "config.toml").write_text('profile = "claude-code"\n')
     own = {**os.environ, "HOME": str(person.home), "PAL_HOME": str(person.pal_home)}
     done = subprocess.run(
-        [sys.executable, "-m", "palimpsest.apps.cli", "memory", "list"],
+        [sys.executable, "-m", "pal.cli", "memory", "list"],
         cwd=person.project,
         env=own,
         capture_output=True,

@@ -8,7 +8,7 @@ import pytest
 from live_codex import LiveCodex, messages, using
 from wire_server import Said
 
-from palimpsest.policies.prompt import prompt
+from palimpsest.policies.limits import prompt
 
 BOTH = ("codex", "codex-0.166")
 PREFIX, ASKED = prompt("handoff_prefix"), prompt("handoff", focus="")

@@ -8,7 +8,7 @@ import pytest
 from live_codex import LiveCodex, messages, using
 from wire_server import Said
 
-from palimpsest.sources.model_prompt import mode_text, personality_text, prompt_text
+from palimpsest.sources.prompts import mode_text, personality_text, prompt_text
 
 BOTH = ("codex", "codex-0.166")
 CONFIG = """\

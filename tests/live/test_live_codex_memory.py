@@ -11,7 +11,7 @@ from wire_server import Said
 
 from palimpsest.core.events import ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.memory.stages.stage_one import prompt_text, stage_one_schema
+from palimpsest.memory.stage_one import prompt_text, stage_one_schema
 
 TOOLS = ["list", "read", "grep", "edit", "write", "delete"]
 

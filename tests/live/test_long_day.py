@@ -20,16 +20,15 @@ from streaming_model import StreamingModel
 from terminal_room import PAL as TERMINAL
 from terminal_room import say
 
-from palimpsest.core.edits import Fold
+from pal.replay.recording import recording_of
+from pal.replay.replay import replay
 from palimpsest.core.events import Event, ModelReplied, ModelSwitched, NoteSaved, SessionOpened, ToolReturned, TurnEnded, Usage, ViewEdited
-from palimpsest.core.items import Text, text_of
-from palimpsest.core.log.log import Log
-from palimpsest.core.tokens.sizes import palimpsest_size
-from palimpsest.lab.simulation.recording import recording_of
-from palimpsest.lab.simulation.replay import replay
-from palimpsest.profiles.named import profile
+from palimpsest.core.items import Fold, Text, text_of
+from palimpsest.core.log import Log
+from palimpsest.core.tokens import palimpsest_size
+from palimpsest.policies.named import profile
 from palimpsest.stores.home import Home
-from palimpsest.wire.rules.check import check_request
+from palimpsest.wire.rules import check_request
 
 PROFILES = ("palimpsest", "claude-code", "claude-code-2.1.325", "codex", "codex-0.166", "opencode", "opencode-1.18", "classroom")
 EACH = [pytest.param(name, marks=pytest.mark.long) for name in PROFILES]
@@ -59,7 +58,7 @@ class Desk:
         """Work on a turn in a `pal -p` of its own, and return what it printed."""
         words = ["--profile", profile, "--model", turn.model, "--mode", turn.mode, *(["-c"] if goes_on else []), "-p", turn.prompt]
         done = subprocess.run(
-            [sys.executable, "-m", "palimpsest.apps.cli", *words],
+            [sys.executable, "-m", "pal.cli", *words],
             check=False,
             cwd=self.project,
             env=self.environment,

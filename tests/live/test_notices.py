@@ -12,7 +12,7 @@ from editor import Desk, Editor, new_session, run
 from streaming_model import Call, Spent, StreamingModel, model_streaming
 from terminal_room import room_of, say
 
-PAL = [sys.executable, "-m", "palimpsest.apps.cli"]
+PAL = [sys.executable, "-m", "pal.cli"]
 PROFILE = "claude-code@CLAUDE_CODE_MAX_OUTPUT_TOKENS=64000"
 # The reply reserve of 64,000 puts compaction at 123,000 tokens and the warning 20,000 below it.
 FILLED = (("fine", Spent(100_000)), (Call("read", {"path": "a.txt"}), Spent(110_000)), ("done", Spent(110_000)))

@@ -10,12 +10,12 @@ from pal_runs import Pal
 from streaming_model import Spent
 from terminal_room import room_of, say
 
+from palimpsest.agent.decision import Mode
 from palimpsest.core.errors import BadInput
-from palimpsest.policies.mode_reminder import BUILD, BUILDING, PLAN
-from palimpsest.policies.prompt import prompt
-from palimpsest.profiles.named import profile
-from palimpsest.tools.permissions.decision import Mode
-from palimpsest.wire.models.cards import card
+from palimpsest.peers.opencode import BUILD, BUILDING, PLAN
+from palimpsest.policies.limits import prompt
+from palimpsest.policies.named import profile
+from palimpsest.wire.models import card
 
 BOTH = ("opencode", "opencode-1.18")
 PLANS, BUILDS = ("user", prompt("opencode/plan")), ("user", prompt("opencode/build"))

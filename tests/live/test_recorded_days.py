@@ -10,9 +10,9 @@ from live_codex import using as calling_function
 from streaming_model import Spent
 from wire_server import Said
 
-from palimpsest.core.edits import Fold
 from palimpsest.core.events import ModelReplied, UserSaid, ViewEdited
-from palimpsest.core.log.log import Log
+from palimpsest.core.items import Fold
+from palimpsest.core.log import Log
 from palimpsest.stores.home import Home
 
 # A line is a prompt: the thousands of tokens that each reply reported, `+` if it called a tool, and `fold` where the program compacted,

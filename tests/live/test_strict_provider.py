@@ -15,7 +15,8 @@ from running_gateway import gateway_running
 
 from palimpsest.adapters.anthropic import followed
 from palimpsest.stores.home import Home
-from palimpsest.testing import StrictProvider, StrictRequest, calls, says, thinks
+from palimpsest.testing.strict.answers import StrictRequest
+from palimpsest.testing.strict.provider import StrictProvider, calls, says, thinks
 
 MODEL = "claude-opus-5-5"
 SMALL = {"PAL_COMPACT_AT": "20000"}
@@ -50,7 +51,7 @@ class StrictAgent:
     def __call__(self, *words: str) -> str:
         """Run a command of `pal`, and return what it prints."""
         done = subprocess.run(
-            [sys.executable, "-m", "palimpsest.apps.cli", *words],
+            [sys.executable, "-m", "pal.cli", *words],
             check=False,
             cwd=self.project,
             env=self.environment,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from hidden_desk import MODES, HiddenDesk, Play, calls, read_whole, recall_whole, texts_of
 
-from palimpsest.stores.result_files import ResultFiles, transcript_of
-from palimpsest.tools.permissions.decision import Mode
+from palimpsest.agent.decision import Mode
+from palimpsest.stores.sessions import ResultFiles, transcript_of
 
 ROWS = "\n".join(f"row {number} with a word" for number in range(3_000))
 

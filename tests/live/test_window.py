@@ -12,7 +12,7 @@ from acp.helpers import text_block
 from editor import Desk, Editor, new_session, run
 from live_agent import LiveAgent, unmarked
 
-PAL = [sys.executable, "-m", "palimpsest.apps.cli"]
+PAL = [sys.executable, "-m", "pal.cli"]
 MEASURED = ["System prompt", "System tools", "Memory files", "Skills", "Messages"]
 
 

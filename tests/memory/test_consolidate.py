@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from palimpsest.memory.consolidate import Consolidated, ConsolidationStep, consolidate, is_over
 from palimpsest.memory.note import Note
-from palimpsest.memory.weighing.importance import DEFAULT_WEIGHING
+from palimpsest.memory.weigh import DEFAULT_WEIGHING, Consolidated, ConsolidationStep, consolidate, is_over
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 NOTE = Note(

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from palimpsest.core.tokens.estimate import estimate
+from palimpsest.core.tokens import estimate
 from palimpsest.memory.index_text import IndexText, index_of, line_of
 from palimpsest.memory.note import Note
 

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palimpsest.core.errors import BadInput
-from palimpsest.memory.note import KINDS, Note, check_note, name_of, slug
-from palimpsest.memory.note_file import decode_note, encode_note, fitting, from_claude, to_claude
+from palimpsest.memory.note import KINDS, Note, check_note, decode_note, encode_note, fitting, from_claude, name_of, slug, to_claude
 
 TABS = Note(
     name="user_tabs",

@@ -8,11 +8,9 @@ import pytest
 from anthropic.lib._parse._transform import transform_schema
 from openai.lib._pydantic import _ensure_strict_json_schema
 
-from palimpsest.memory.evidence.extract import Changes, changes_schema
-from palimpsest.memory.pipeline.phase_one import SessionReply, session_schema
-from palimpsest.memory.pipeline.phase_two import ProposedSkills, StandingLines
-from palimpsest.memory.showing.pick import PickedNotes
-from palimpsest.wire.reply_schema import reply_schema
+from palimpsest.memory.extract import Changes, ProposedSkills, SessionReply, StandingLines, changes_schema, session_schema
+from palimpsest.memory.shown import PickedNotes
+from palimpsest.wire.reply import reply_schema
 
 SCHEMAS = {reply.__name__: reply_schema(reply) for reply in (Changes, SessionReply, PickedNotes, StandingLines, ProposedSkills)}
 

@@ -6,8 +6,8 @@ import pytest
 
 from palimpsest.core.events import ModelReplied, NotesTaken
 from palimpsest.core.items import Text, ToolCall
-from palimpsest.core.policy import Ask, Want, run_steps
-from palimpsest.core.tokens.estimate import estimate
+from palimpsest.core.plans import Ask, Want, run_steps
+from palimpsest.core.tokens import estimate
 from palimpsest.memory.running_notes import (
     SECTIONS,
     NotesProgress,

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from palimpsest.core.events import Event, ForeignNoted, UserSaid
 from palimpsest.core.items import Text
-from palimpsest.mirror.elements import FORMAT, Elements, Place, Splice, record_of
+from palimpsest.follow.output import FORMAT, Elements, Place, Splice, record_of
 
 # How many items a message adds; or where a splice begins, as a share of the list, how many messages it drops, and how many it keeps.
 steps = st.lists(st.one_of(st.integers(0, 3), st.tuples(st.floats(0, 1), st.integers(0, 3), st.integers(0, 2))), max_size=12)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palimpsest.core.errors import BadInput
-from palimpsest.mirror.plain import DEEPEST, copied, digest_of_message, equals, plain_value, snapshot
+from palimpsest.follow.shapes import DEEPEST, copied, digest_of_message, equals, plain_value, snapshot
 
 SAME: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"role": "user", "content": "a"}, {"content": [{"text": "a", "type": "text"}], "role": "user"}),

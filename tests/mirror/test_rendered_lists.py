@@ -5,14 +5,13 @@ from typing import Any
 import pytest
 from anthropic.types import ToolUseBlock
 
-from palimpsest.core.edits import Edit, Fold, Insert, Keep, Mask, Put
 from palimpsest.core.events import SessionOpened, ViewEdited
-from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.mirror.detecting import detected_wire, shape_of
-from palimpsest.mirror.mirror import Mirror
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
-from palimpsest.wire.models.cards import WireName, card
+from palimpsest.core.items import Edit, Fold, Insert, Keep, Mask, Put, Text
+from palimpsest.core.log import Log
+from palimpsest.follow.mirror import Mirror
+from palimpsest.follow.shapes import detected_wire, shape_of
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.wire.models import WireName, card
 
 MODELS = {"anthropic": "claude-sonnet-4-5", "chat": "gpt-5", "responses": "gpt-5"}
 

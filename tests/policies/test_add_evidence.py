@@ -3,11 +3,11 @@
 import pytest
 from workplace import offline, online, reply, say, use, work
 
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Session
 from palimpsest.audit.fold_texts import EVIDENCE, EVIDENCE_TITLE
 from palimpsest.core.items import Item, Text, text_of
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
-from palimpsest.profiles.named import profile
+from palimpsest.policies.named import profile
 from palimpsest.providers.scripted import Scripted
 
 IMITATING = ("claude-code", "claude-code-2.1.325", "opencode", "opencode-1.18", "classroom")

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workplace import offline, reply, say, work
 
+from palimpsest.agent.editing import run_policies
 from palimpsest.core.events import ToolReturned, Usage, ViewEdited
 from palimpsest.core.items import Form, Text, ToolCall, ToolResult
-from palimpsest.engine.policies import run_policies
-from palimpsest.profiles.named import PROFILES, profile
+from palimpsest.policies.named import PROFILES, profile
 
 PATHS = ("src/app.py", "src/store.py", "docs/guide.md")
 # What is done, by the names and arguments of one program.

@@ -8,13 +8,13 @@ from claude_work import MEASURED, World, claude, edits, fill, texts
 from real_work import CLAUDE, Place, at_work, generated, places
 from workplace import offline, reply, say, use
 
-from palimpsest.audit.tools.working_state import RESTORED
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Session
+from palimpsest.audit.working_state import RESTORED
 from palimpsest.core.errors import TooFull
 from palimpsest.core.items import Text, text_of
-from palimpsest.core.policy import Look
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
-from palimpsest.profiles.named import PROFILES, profile
+from palimpsest.core.plans import Look
+from palimpsest.policies.named import PROFILES, profile
 from palimpsest.wire.encode import encode
 
 # A request that is too long by its report is folded through all fallback levels; everything else stops much sooner.

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from palimpsest.core.tokens.budget import Budget, decide
+from palimpsest.core.budget import Budget, decide
 from palimpsest.policies.budgets import (
     claude_budget,
     claude_measured_budget,
@@ -15,8 +15,8 @@ from palimpsest.policies.budgets import (
     opencode_measured_budget,
     palimpsest_budget,
 )
-from palimpsest.profiles.named import profile
-from palimpsest.wire.models.cards import card
+from palimpsest.policies.named import profile
+from palimpsest.wire.models import card
 
 
 def test_ours_folds_forty_thousand_before_the_end_of_a_large_window() -> None:

@@ -9,20 +9,19 @@ from corpus import CORPUS, GOLDEN, WITHOUT
 from real_work import Always, Place, at_work, cramped, faults, generated, places, recorded
 from workplace import offline, online, run_plan
 
-from palimpsest.audit.pins import pinned
-from palimpsest.audit.tools.calls import action_of
+from palimpsest.agent.editing import PolicyRun, run_policies
+from palimpsest.agent.session import Session
+from palimpsest.audit.gate import pinned
+from palimpsest.audit.tool_calls import action_of
 from palimpsest.core.errors import NoModel, PalimpsestError, PromptTooLong, ProviderError, TooFull
 from palimpsest.core.events import EditRefused, ModelReplied, ViewEdited
 from palimpsest.core.items import Text, ToolCall
-from palimpsest.core.policy import Answer, Ask, Outcome, Policy, Want
-from palimpsest.core.situation import Moment
-from palimpsest.engine.policies import PolicyRun, run_policies
-from palimpsest.engine.session import Session
-from palimpsest.policies.clear.dead import Supersede
-from palimpsest.policies.clear.results import ClearResults
+from palimpsest.core.plans import Answer, Ask, Moment, Outcome, Policy, Want
+from palimpsest.peers.clearing import ClearResults
+from palimpsest.policies.clear import Supersede
+from palimpsest.policies.named import PROFILES, profile
 from palimpsest.policies.notices import Remind
-from palimpsest.profiles.named import PROFILES, profile
-from palimpsest.profiles.profile import Profile
+from palimpsest.policies.profile import Profile
 
 WITH_NARRATIVE = {
     "palimpsest, narrated": ("palimpsest", {"PAL_NARRATIVE": "auto"}),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from palimpsest import policies
-from palimpsest.policies.prompt import prompt
+from palimpsest.policies.limits import prompt
 
 FOLDER = Path(policies.__file__).parent
 NAMES = sorted(str(path.relative_to(FOLDER / "prompts").with_suffix("")) for path in (FOLDER / "prompts").rglob("*.md"))

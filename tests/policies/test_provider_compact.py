@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from strict_session import strict_session, turn
 from workplace import say
 
+from palimpsest.agent.calls import compact
+from palimpsest.agent.session import Session
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import CallStarted, UserSaid, ViewEdited
 from palimpsest.core.items import Image, Text, text_of
-from palimpsest.core.log.undo import undo
-from palimpsest.engine.calls.moments import compact
-from palimpsest.engine.session import Session
+from palimpsest.core.undo import undo
+from palimpsest.policies.named import profile
 from palimpsest.policies.provider_compact import NAME
-from palimpsest.profiles.named import profile
-from palimpsest.testing import StrictProvider, calls, says, thinks
+from palimpsest.testing.strict.provider import StrictProvider, calls, says, thinks
 
 SUMMARY = "They looked at both folders."
 

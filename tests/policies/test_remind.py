@@ -2,20 +2,20 @@
 
 from workplace import offline, reply, say, use, work
 
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Session
+from palimpsest.core.budget import Budget
 from palimpsest.core.events import ModeChanged, UserSaid
 from palimpsest.core.items import Text, text_of
-from palimpsest.core.tokens.budget import Budget
 from palimpsest.core.view import shown
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
-from palimpsest.policies.mode_reminder import steering_text
+from palimpsest.peers.opencode import steering_text
+from palimpsest.policies.limits import prompt
+from palimpsest.policies.named import profile
 from palimpsest.policies.notices import Remind
-from palimpsest.policies.prompt import prompt
-from palimpsest.profiles.named import profile
-from palimpsest.profiles.profile import Profile
+from palimpsest.policies.profile import Profile
 from palimpsest.wire.encode import encode
-from palimpsest.wire.models.cards import card
-from palimpsest.wire.rules.check import check_request
+from palimpsest.wire.models import card
+from palimpsest.wire.rules import check_request
 
 PROFILE = Profile("test", (Remind(),), lambda card: Budget(card.window))
 TEXT = "<reminder>Update your todos.</reminder>"

@@ -7,16 +7,16 @@ import pytest
 from codex_work import BOTH, CONTEXT, FULL, GPT, OTHER, PREFIX, codex_session, shows, state, turn
 from workplace import offline, online, reply, say
 
+from palimpsest.agent.calls import switch
+from palimpsest.agent.editing import PolicyRun, run_policies
+from palimpsest.agent.session import Session
 from palimpsest.core.errors import ProviderError
 from palimpsest.core.events import ContextStated, Failed, ModelReplied, Statement, ToolReturned, Usage, UserSaid, ViewEdited
 from palimpsest.core.items import Image, Item, Opaque, Text, Thinking, ToolCall, ToolResult
-from palimpsest.engine.calls.moments import switch
-from palimpsest.engine.policies import PolicyRun, run_policies
-from palimpsest.engine.session import Session
-from palimpsest.policies.prompt import prompt
-from palimpsest.policies.remote import with_short_outputs, without_last_outputs
+from palimpsest.policies.limits import prompt
+from palimpsest.policies.provider_compact import with_short_outputs, without_last_outputs
 from palimpsest.providers.scripted import Scripted
-from palimpsest.wire.models.cards import card
+from palimpsest.wire.models import card
 from palimpsest.wire.stream import decode_response
 
 SEALED = {"type": "compaction", "encrypted_content": "a" * 2_000}

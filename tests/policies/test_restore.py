@@ -7,13 +7,12 @@ import pytest
 from claude_work import MEASURED, SUMMARY, World, claude, edits, fill, texts
 from workplace import offline, online, reply, say, use
 
-from palimpsest.core.edits import Fold, Put, into_of
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Session
 from palimpsest.core.events import ChildEnded, ChildOpened, Rewound, ToolReturned, Usage, ViewEdited
-from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.policy import Proposal, steps_of
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
-from palimpsest.policies.restore import Restore
+from palimpsest.core.items import Fold, Put, Text, ToolCall, ToolResult, into_of
+from palimpsest.core.plans import Proposal, steps_of
+from palimpsest.peers.claude_code import Restore
 from palimpsest.providers.scripted import Scripted
 
 MANY = tuple(f"/repo/{number}.py" for number in range(8))

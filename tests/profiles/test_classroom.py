@@ -7,21 +7,19 @@ import msgspec
 import pytest
 from workplace import NOTHING, first_ask, offline, online, reply, say, use, work
 
-from palimpsest.core.edits import Unmask
+from palimpsest.agent.calls import call
+from palimpsest.agent.editing import compact_focus, run_policies
+from palimpsest.agent.session import Environment, Session, inline
 from palimpsest.core.errors import ProviderError, StoreError
 from palimpsest.core.events import CallStarted, ContextStated, Failed, ModelReplied, Statement, ToolReturned, ViewEdited
-from palimpsest.core.items import Text, ToolCall, ToolResult, text_of
-from palimpsest.core.policy import Ask, Look
-from palimpsest.engine.calls.call import call
-from palimpsest.engine.environment import Environment, inline
-from palimpsest.engine.policies import compact_focus, run_policies
-from palimpsest.engine.session import Session
-from palimpsest.policies.prompt import prompt
-from palimpsest.profiles import classroom as profile_file
-from palimpsest.profiles.named import profile
+from palimpsest.core.items import Text, ToolCall, ToolResult, Unmask, text_of
+from palimpsest.core.plans import Ask, Look
+from palimpsest.peers import classroom as profile_file
+from palimpsest.policies.limits import prompt
+from palimpsest.policies.named import profile
 from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 
 SECOND = 1_700_000_000
 

@@ -7,14 +7,13 @@ import pytest
 from claude_work import MEASURED, SUMMARY, body_of, claude, edits, fill, texts
 from workplace import online, reply, say, use
 
+from palimpsest.agent.calls import call
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Session
 from palimpsest.core.errors import PromptTooLong, ProviderError
 from palimpsest.core.events import Failed, ModelReplied, ToolReturned, Usage
-from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.pairs import rounds, unpaired
-from palimpsest.engine.calls.call import call
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
-from palimpsest.policies.summarize.shorten import rounds_to_drop
+from palimpsest.core.items import Text, ToolCall, ToolResult, rounds, unpaired
+from palimpsest.policies.handoff import rounds_to_drop
 from palimpsest.providers.scripted import Scripted
 
 

@@ -10,22 +10,21 @@ from msgspec.structs import replace
 from readings import Home
 from workplace import START, online, say
 
+from palimpsest.agent.calls import call
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Environment, Session, inline
+from palimpsest.core.budget import Budget
 from palimpsest.core.errors import PromptTooLong
 from palimpsest.core.events import UserSaid, ViewEdited
-from palimpsest.core.log.log import Log
-from palimpsest.core.tokens.budget import Budget
+from palimpsest.core.log import Log
 from palimpsest.core.view import View
-from palimpsest.engine.calls.call import call
-from palimpsest.engine.environment import Environment, inline
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
-from palimpsest.foreign.claude.format import ClaudeFormat
-from palimpsest.profiles.claude_code import claude_code_2_1_325
-from palimpsest.profiles.named import profile
+from palimpsest.exchange.claude.reader import ClaudeFormat
+from palimpsest.peers.claude_code import claude_code_2_1_325
+from palimpsest.policies.named import profile
 from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.wire.models.cards import card
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.wire.models import card
 
 
 def budget(name: str = "claude-code", **settings: str) -> Budget:

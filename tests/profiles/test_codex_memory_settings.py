@@ -3,8 +3,8 @@
 import pytest
 
 from palimpsest.core.errors import BadInput
-from palimpsest.profiles.named import profile
-from palimpsest.profiles.profile import StageRules
+from palimpsest.policies.named import profile
+from palimpsest.policies.profile import StageRules
 
 DOCUMENTED = StageRules(
     "memories",

@@ -11,25 +11,23 @@ from corpus import WITHOUT
 from readings import Home
 from workplace import online, reply, run_plan, say
 
-from palimpsest.audit.pricing.size_rules import codex_size
-from palimpsest.core.edits import Fold
+from palimpsest.agent.calls import call
+from palimpsest.agent.editing import run_policies
+from palimpsest.audit.sizes import codex_size
 from palimpsest.core.errors import BadInput, PromptTooLong
 from palimpsest.core.events import ModelReplied, Usage, ViewEdited
-from palimpsest.core.items import Item, Opaque, Text, text_of
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.undo import undo
-from palimpsest.core.policy import Answer, Ask, Want, proposal_of
-from palimpsest.core.projections.view import ViewProjection, project
-from palimpsest.core.situation import Moment, Situation
-from palimpsest.core.tokens.view_sizes import TokenSizes
+from palimpsest.core.items import Fold, Item, Opaque, Text, text_of
+from palimpsest.core.log import Log
+from palimpsest.core.plans import Answer, Ask, Moment, Situation, Want, proposal_of
+from palimpsest.core.tokens import TokenSizes
+from palimpsest.core.undo import undo
 from palimpsest.core.view import View
-from palimpsest.engine.calls.call import call
-from palimpsest.engine.policies import run_policies
+from palimpsest.core.view_projection import ViewProjection, project
 from palimpsest.policies.budgets import codex_effective, percent_left
-from palimpsest.profiles.named import profile
+from palimpsest.policies.named import profile
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.wire.models.cards import ModelCard, card, recorded_card
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.wire.models import ModelCard, card, recorded_card
 
 
 @pytest.mark.parametrize("name", BOTH)

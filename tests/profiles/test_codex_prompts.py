@@ -5,10 +5,10 @@ import re
 import pytest
 from worlds import MemoryWorld
 
-from palimpsest.policies.prompt import prompt
-from palimpsest.profiles.named import profile
-from palimpsest.sources.model_prompt import CODEX_FAMILIES, mode_text, prompt_text, switch_notice, text_file
-from palimpsest.sources.modes import permissions
+from palimpsest.policies.limits import prompt
+from palimpsest.policies.named import profile
+from palimpsest.sources.environment import permissions
+from palimpsest.sources.prompts import CODEX_FAMILIES, mode_text, prompt_text, switch_notice, text_file
 from palimpsest.sources.source import NetworkPolicy
 
 

@@ -9,16 +9,16 @@ from msgspec.structs import replace
 from working_days import tell
 from workplace import offline, reply, say, use, work
 
+from palimpsest.agent.editing import PolicyRun, run_policies
+from palimpsest.agent.session import Session
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Text
-from palimpsest.core.log.undo import restore
+from palimpsest.core.undo import restore
 from palimpsest.core.view import Reported
-from palimpsest.engine.policies import PolicyRun, run_policies
-from palimpsest.engine.session import Session
-from palimpsest.profiles.named import PROFILES, profile
-from palimpsest.profiles.settings import lenient_number, parse_number, strict_number
-from palimpsest.wire.models.cards import card
+from palimpsest.policies.named import PROFILES, profile
+from palimpsest.policies.profile import lenient_number, parse_number, strict_number
+from palimpsest.wire.models import card
 
 LONG = "9" * 5_000
 CLAUDE = card("claude-sonnet-4-5")

@@ -10,24 +10,21 @@ from msgspec.structs import replace
 from recorded import ended, recorded, said, used
 from workplace import offline, reply, say, use, work
 
-from palimpsest.audit.tools.calls import result_text
-from palimpsest.core.edits import Loss
+from pal.replay.comparison import own_card
+from pal.replay.recording import LoadedSession, RecordedSession, RecordingIndex, load_all, load_log
+from pal.replay.replay import replay
+from palimpsest.agent.editing import run_policies
+from palimpsest.audit.tool_calls import result_text
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import TurnEnded, TurnStarted, Usage, ViewEdited
-from palimpsest.core.items import Text, ToolResult
+from palimpsest.core.items import Loss, Text, ToolResult
 from palimpsest.core.view import View
-from palimpsest.engine.policies import run_policies
-from palimpsest.lab.recorded_bill import own_card
-from palimpsest.lab.simulation.loading import LoadedSession, load_all, load_log
-from palimpsest.lab.simulation.recording import RecordedSession
-from palimpsest.lab.simulation.recording_index import RecordingIndex
-from palimpsest.lab.simulation.replay import replay
-from palimpsest.lab.synthetic.sessions import synthetic_session
-from palimpsest.policies.jobs.keep_alive import KeepAlive
-from palimpsest.profiles.named import profile
-from palimpsest.profiles.profile import CacheChoice
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
-from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.policies.jobs import KeepAlive
+from palimpsest.policies.named import profile
+from palimpsest.policies.profile import CacheChoice
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.testing.synthetic import synthetic_session
+from palimpsest.wire.models import ModelCard, card
 
 MINUTE = 60_000
 SONNET = card("claude-sonnet-4-5", window=200_000)

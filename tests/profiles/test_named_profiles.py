@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from palimpsest.agent.named_profiles import is_profile_name, profile, profile_names
 from palimpsest.core.errors import BadInput
-from palimpsest.engine.named_profiles import is_profile_name, profile, profile_names
-from palimpsest.profiles.named import PROFILES, split_names
-from palimpsest.stores.config.settings import resolve
-from palimpsest.wire.models.cards import card
+from palimpsest.policies.named import PROFILES, split_names
+from palimpsest.stores.config_files import resolve
+from palimpsest.wire.models import card
 
 CARD = card("claude-sonnet-4-5")
 
@@ -178,7 +178,7 @@ def test_the_command_takes_a_function_and_records_the_name_of_its_profile(folder
     variables = {**os.environ, "PAL_HOME": str(folder / "home"), "PAL_SCRIPT": str(folder / "script.jsonl")}
 
     def pal(*arguments: str) -> str:
-        command = [sys.executable, "-m", "palimpsest.apps.cli", *arguments]
+        command = [sys.executable, "-m", "pal.cli", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True, env=variables, stdin=subprocess.DEVNULL).stdout
 
     assert pal("-p", "hello", "--profile", "house_profiles:careful", "--quiet") == "ready\n"

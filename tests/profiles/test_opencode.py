@@ -5,24 +5,22 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 from workplace import first_ask, offline, online, reply, say, use, work
 
-from palimpsest.audit.pricing.size_rules import json_size, opencode_size
-from palimpsest.core.edits import Fold
+from palimpsest.agent.calls import call
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Session
+from palimpsest.audit.sizes import json_size, opencode_size
+from palimpsest.core.deltas import Delta
 from palimpsest.core.errors import PromptTooLong, ProviderError, WireError
 from palimpsest.core.events import Failed, ModelReplied, ToolReturned, Usage, UserSaid, ViewEdited
-from palimpsest.core.events.deltas import Delta
-from palimpsest.core.items import Document, Image, Text, ToolCall, ToolResult, text_of
-from palimpsest.core.policy import Ask, Proposal, ask
+from palimpsest.core.items import Document, Fold, Image, Text, ToolCall, ToolResult, text_of
+from palimpsest.core.plans import Ask, Moment, Proposal, ask
 from palimpsest.core.ports import Sendable
-from palimpsest.core.situation import Moment
-from palimpsest.engine.calls.call import call
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
-from palimpsest.policies.prompt import prompt
-from palimpsest.policies.summarize.anchor import MARKER, Anchor
-from palimpsest.profiles.named import profile
+from palimpsest.peers.summaries import MARKER, Anchor
+from palimpsest.policies.limits import prompt
+from palimpsest.policies.named import profile
 from palimpsest.providers.scripted import Scripted
-from palimpsest.wire.failures import http_error
-from palimpsest.wire.models.cards import ModelCard
+from palimpsest.wire.models import ModelCard
+from palimpsest.wire.reply import http_error
 
 BOTH = ("opencode", "opencode-1.18")
 

@@ -4,20 +4,19 @@ import pytest
 from msgspec.structs import replace
 from workplace import START, online, reply, say, use
 
-from palimpsest.audit.pricing.size_rules import SIZE_RULES
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Environment, Session, inline
+from palimpsest.audit.sizes import SIZE_RULES
 from palimpsest.core.events import SessionOpened
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of
-from palimpsest.core.tokens.counter import TokenCounter
-from palimpsest.core.tokens.sizes import SizeRule
-from palimpsest.engine.environment import Environment, inline
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
-from palimpsest.policies.summarize.anchor import MARKER, Anchor, tail_start
-from palimpsest.profiles.named import profile
+from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.tokens import SizeRule
+from palimpsest.peers.summaries import MARKER, Anchor, tail_start
+from palimpsest.policies.named import profile
 from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
-from palimpsest.wire.models.cards import card
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.wire.models import card
 
 RULES = [SIZE_RULES[name] for name in ("opencode", "opencode-1.18")]
 

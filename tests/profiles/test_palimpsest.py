@@ -7,21 +7,20 @@ import pytest
 from real_work import CLAUDE, at_work, cramped, generated
 from workplace import offline
 
+from pal.replay.recording import recording_of
+from pal.replay.replay import replay
+from palimpsest.agent.editing import run_policies
 from palimpsest.core.errors import BadInput
-from palimpsest.core.policy import Policy
-from palimpsest.engine.policies import run_policies
-from palimpsest.lab.simulation.recording import recording_of
-from palimpsest.lab.simulation.replay import replay
-from palimpsest.lab.synthetic.sessions import synthetic_session
-from palimpsest.policies.clear.dead import ClearDead
-from palimpsest.policies.fold.fold import FoldFromLog
-from palimpsest.policies.fold.narrate import Narrate
-from palimpsest.policies.limiters.preview import PreviewLimiter
-from palimpsest.profiles.named import DEFAULT, PROFILES, profile
-from palimpsest.profiles.palimpsest import THRIFT
-from palimpsest.profiles.profile import Profile
-from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
-from palimpsest.wire.models.cards import card
+from palimpsest.core.plans import Policy
+from palimpsest.policies.clear import ClearDead
+from palimpsest.policies.fold import FoldFromLog, Narrate
+from palimpsest.policies.limits import PreviewLimiter
+from palimpsest.policies.named import DEFAULT, PROFILES, profile
+from palimpsest.policies.profile import Profile
+from palimpsest.policies.profiles import THRIFT
+from palimpsest.stores.in_memory import MemoryBlobs, MemorySessions
+from palimpsest.testing.synthetic import synthetic_session
+from palimpsest.wire.models import card
 
 THRIFT_NAMES = ("careful", "balanced", "thrifty")
 

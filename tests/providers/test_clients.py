@@ -11,14 +11,14 @@ import pytest
 from loops import tool
 from wire_server import Said, wire_server
 
+from palimpsest.agent.agent import Agent
+from palimpsest.agent.session import Environment
 from palimpsest.core.errors import BadInput, ConnectionLost, PalimpsestError, PromptTooLong, ProviderError, StreamCut
 from palimpsest.core.ports import Provider
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.environment import Environment
 from palimpsest.providers.clients import ClientProvider
 from palimpsest.providers.http import HttpProvider
 from palimpsest.providers.retrying import NO_RETRIES
-from palimpsest.wire.models.cards import ModelCard, WireName, card
+from palimpsest.wire.models import ModelCard, WireName, card
 
 anthropic = pytest.importorskip("anthropic", reason="the official client comes with the extra `sdk`")
 openai = pytest.importorskip("openai", reason="the official client comes with the extra `sdk`")

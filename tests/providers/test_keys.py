@@ -17,7 +17,7 @@ from palimpsest.core.errors import BadInput, ProviderError
 from palimpsest.core.ports import Provider
 from palimpsest.core.redaction import Credential
 from palimpsest.providers.keys import Connection, ProviderOptions, find_connection, http_provider
-from palimpsest.wire.models.cards import card
+from palimpsest.wire.models import card
 
 STREAMS = Path(__file__).parents[1] / "golden" / "streams"
 SONNET, QWEN, LOCAL = card("claude-sonnet-4-5"), card("openai-compatible/qwen3-coder"), card("local/llama")

@@ -8,19 +8,19 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
+from palimpsest.agent.agent import Agent
+from palimpsest.core.deltas import Delta, TextDelta
 from palimpsest.core.errors import BadInput, PromptTooLong, ProviderError
 from palimpsest.core.events import ModelReplied, ViewEdited
-from palimpsest.core.events.deltas import Delta, TextDelta
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
 from palimpsest.core.ports import Provider
 from palimpsest.core.view import View
-from palimpsest.engine.agent import Agent
 from palimpsest.providers.http import HttpProvider
 from palimpsest.providers.local import LocalProvider, LocalServer
 from palimpsest.stores.home import Home
 from palimpsest.stores.weights import fetch_weights
 from palimpsest.wire.encode import encode
-from palimpsest.wire.models.cards import ModelCard, WireName
+from palimpsest.wire.models import ModelCard, WireName
 from palimpsest.wire.request import Params, Request, Tool
 
 pytest.importorskip("xllamacpp", reason="the server comes with the extra `local`")

@@ -9,7 +9,7 @@ from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.items import Item, Opaque, Text, Thinking, ToolCall, ToolResult, kind_of
 from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
-from palimpsest.wire.models.cards import ModelCard, WireName, card
+from palimpsest.wire.models import ModelCard, WireName, card
 from palimpsest.wire.request import Params, Tool
 from palimpsest.wire.stream import decode_response, decoder
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from palimpsest.core.deltas import CallDelta, Delta, TextDelta, ThinkingDelta
 from palimpsest.core.errors import BadInput, ProviderError
 from palimpsest.core.events import ModelReplied
-from palimpsest.core.events.deltas import CallDelta, Delta, TextDelta, ThinkingDelta
 from palimpsest.core.ports import Provider
 from palimpsest.providers.recorded import RecordedProvider
-from palimpsest.wire.models.cards import card
+from palimpsest.wire.models import card
 
 STREAMS = Path(__file__).parents[1] / "golden" / "streams"
 QWEN = card("openai-compatible/qwen3-coder")

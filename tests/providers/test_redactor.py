@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palimpsest.core.errors import BadInput, PalimpsestError, ProviderError, WireError
-from palimpsest.providers.http import HttpProvider
-from palimpsest.providers.redactor import Redactor
-from palimpsest.wire.models.cards import card
+from palimpsest.providers.http import HttpProvider, Redactor
+from palimpsest.wire.models import card
 
 QWEN = card("openai-compatible/qwen3-coder")
 KEY = "sk-proj-" + "aB3dE5gH7jK9mN1p/Q2+s"

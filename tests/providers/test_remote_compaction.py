@@ -7,10 +7,10 @@ from typing import Any, TypeAlias
 from codex_work import CONTEXT, FULL, GPT, codex_session, shows, state, turn
 from workplace import online
 
+from palimpsest.agent.editing import PolicyRun, run_policies
+from palimpsest.agent.session import Session
 from palimpsest.core.events import Failed, ViewEdited
 from palimpsest.core.items import Opaque, Text
-from palimpsest.engine.policies import PolicyRun, run_policies
-from palimpsest.engine.session import Session
 from palimpsest.providers.http import HttpProvider
 from palimpsest.wire.encode import encode
 from palimpsest.wire.request import Params

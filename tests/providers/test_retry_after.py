@@ -2,7 +2,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from palimpsest.providers.retry_after import retry_after
+from palimpsest.providers.http import retry_after
 
 NOW = 1_761_030_000.0  # Tue, 21 Oct 2025 07:00:00 GMT
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from palimpsest.core.deltas import Delta, TextDelta, UsageDelta
 from palimpsest.core.errors import BadInput, ConnectionLost, PalimpsestError, PromptTooLong, ProviderError, StreamCut, TimedOut, WireError
 from palimpsest.core.events import ModelReplied, Usage
-from palimpsest.core.events.deltas import Delta, TextDelta, UsageDelta
 from palimpsest.core.ports import closing
 from palimpsest.providers.retrying import RetryingProvider, RetryPolicy, is_transient, retry_delay
 from palimpsest.providers.scripted import BrokenReply, Scripted, StalledReply

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from palimpsest.core.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, UsageDelta
 from palimpsest.core.errors import BadInput, PromptTooLong, ProviderError
 from palimpsest.core.events import ModelReplied, Usage
-from palimpsest.core.events.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, UsageDelta
 from palimpsest.core.items import Text, Thinking, ToolCall
 from palimpsest.core.ports import Provider, Sendable
 from palimpsest.providers.scripted import BrokenReply, RoutedScripts, Scripted, StalledReply

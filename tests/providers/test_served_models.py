@@ -8,7 +8,7 @@ import pytest
 from wire_server import wire_server
 
 from palimpsest.core.errors import BadInput, ConnectionLost, ProviderError
-from palimpsest.providers.served_models import ServedModel, served_models
+from palimpsest.providers.local import ServedModel, served_models
 
 
 def test_models_have_the_names_and_windows_that_servers_report() -> None:

@@ -40,7 +40,7 @@ def user_variables(home: Path, pal_home: Path) -> dict[str, str]:
 
 def pal_command() -> list[str]:
     """The command of pal."""
-    return [sys.executable, "-m", "palimpsest.apps.cli"]
+    return [sys.executable, "-m", "pal.cli"]
 
 
 def run_pal(folder: Path, variables: Mapping[str, str], *words: str) -> str:

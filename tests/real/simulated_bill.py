@@ -4,11 +4,10 @@ from typing import Any
 
 import msgspec
 
-from palimpsest.apps.gateway.given import RequestBlocks, RequestReader
-from palimpsest.audit.pricing.bill import EMPTY_CACHE, CacheContents, Prompt, bill, cache_rules
+from pal.gateway.routing import RequestBlocks, RequestReader
+from palimpsest.audit.cache import EMPTY_CACHE, CacheContents, Prompt, bill, cache_rules
 from palimpsest.core.events import Usage
-from palimpsest.wire.models.cards import card
-from palimpsest.wire.models.prices import simulated_cost
+from palimpsest.wire.models import card, simulated_cost
 from palimpsest.wire.request import MAX_BREAKPOINTS
 
 # Milliseconds between two requests: far below the lifetime of a cache entry, and the same in every run.

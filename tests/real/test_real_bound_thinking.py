@@ -10,7 +10,7 @@ from desks import ClaudeDesk, run_agent
 from npm_programs import npm_program, pal_command
 from scripted_api import ScriptedApi
 
-from palimpsest.lab.bench.processes.live.live_gateway import gateway_process
+from pal_lab.bench.live import gateway_process
 from palimpsest.testing.strict.answers import StrictRequest, blocks_of
 from palimpsest.testing.strict.provider import StrictAnswer, StrictProvider, calls
 

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from desks import ClaudeDesk
 
-from palimpsest.core.edits import Mask
 from palimpsest.core.events import ModelReplied, ToolReturned, UserSaid, UserTyped, ViewEdited
-from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.foreign.claude.writer import claude_session
+from palimpsest.core.items import Mask, Text, ToolCall, ToolResult
+from palimpsest.exchange.claude.writer import claude_session
 from palimpsest.stores.home import Home
 
 pytestmark = pytest.mark.real

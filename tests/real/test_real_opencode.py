@@ -12,10 +12,9 @@ from desks import run_agent
 from npm_programs import run_pal, user_variables
 from scripted_api import ScriptedApi, serving
 
-from palimpsest.core.edits import Mask
 from palimpsest.core.events import ModelReplied, ToolReturned, Usage, UserSaid, UserTyped, ViewEdited
-from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.foreign.opencode.writer import opencode_session
+from palimpsest.core.items import Mask, Text, ToolCall, ToolResult
+from palimpsest.exchange.opencode.writer import opencode_session
 from palimpsest.stores.home import Home
 
 pytestmark = pytest.mark.real

@@ -5,10 +5,10 @@ import json
 from workplace import reply, say, work
 from worlds import MemoryWorld, state, texts
 
+from palimpsest.agent.session import Session
 from palimpsest.core.events import ContextStated
 from palimpsest.core.items import Text
-from palimpsest.engine.session import Session
-from palimpsest.profiles.named import profile
+from palimpsest.policies.named import profile
 from palimpsest.sources.source import GitFacts
 from palimpsest.wire.encode import encode
 from palimpsest.wire.request import Tool

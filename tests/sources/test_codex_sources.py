@@ -7,17 +7,16 @@ import pytest
 from workplace import reply, say, work
 from worlds import MemoryWorld, state, texts
 
-from palimpsest.core.edits import Fold, Put
+from palimpsest.agent.session import Session
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ContextStated, Event, ViewEdited
-from palimpsest.core.items import Text
-from palimpsest.engine.session import Session
-from palimpsest.profiles.named import profile
+from palimpsest.core.items import Fold, Put, Text
+from palimpsest.peers.codex import codex_settings
+from palimpsest.policies.named import profile
 from palimpsest.sources.environment import codex_environment
-from palimpsest.sources.instructions.statements import agents_md
-from palimpsest.sources.model_prompt import prompt_text
+from palimpsest.sources.instructions import agents_md
+from palimpsest.sources.prompts import prompt_text
 from palimpsest.sources.source import NetworkPolicy
-from palimpsest.sources.variants.codex import codex_settings
 from palimpsest.wire.encode import encode
 
 GIVEN = {

@@ -3,9 +3,7 @@
 import pytest
 from worlds import MemoryWorld
 
-from palimpsest.sources.instructions.files import InstructionFile
-from palimpsest.sources.instructions.imports import imported_paths, with_imports
-from palimpsest.sources.instructions.statements import our_files
+from palimpsest.sources.instructions import InstructionFile, imported_paths, our_files, with_imports
 
 
 def found(files: dict[str, str], links: dict[str, str] | None = None) -> list[str]:

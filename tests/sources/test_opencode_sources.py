@@ -4,13 +4,12 @@ import pytest
 from workplace import work
 from worlds import MemoryWorld, state, texts
 
-from palimpsest.core.edits import Mask
+from palimpsest.agent.session import Session
 from palimpsest.core.events import ToolReturned, ViewEdited
-from palimpsest.core.items import Text, ToolResult, text_of
-from palimpsest.engine.session import Session
-from palimpsest.profiles.named import profile
-from palimpsest.sources.instructions.nested import nested_instructions
-from palimpsest.sources.model_prompt import OPENCODE_1_18_FAMILIES, OPENCODE_FAMILIES, family, prompt_text, text_file
+from palimpsest.core.items import Mask, Text, ToolResult, text_of
+from palimpsest.policies.named import profile
+from palimpsest.sources.instructions import nested_instructions
+from palimpsest.sources.prompts import OPENCODE_1_18_FAMILIES, OPENCODE_FAMILIES, family, prompt_text, text_file
 from palimpsest.sources.source import GitFacts
 
 MODELS = ("gpt-5.2", "gpt-4o", "gpt-5-codex", "o3-mini", "gemini-3", "claude-opus-4-6", "kimi-k2", "qwen3")

@@ -5,15 +5,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workplace import reply, say, work
 
-from palimpsest.core.edits import Fold, Into, Keep, Mask, Put, Unmask
+from palimpsest.agent.session import Session
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ContextStated, Statement, ViewEdited
-from palimpsest.core.items import Text, text_of
-from palimpsest.core.projections.view import project
-from palimpsest.engine.session import Session
-from palimpsest.profiles.named import profile
-from palimpsest.sources.reconcile import reconcile, stated_value
-from palimpsest.sources.source import Fields, Place, Source, SourceSet, World, differing, observe, recorded, recorded_fields
+from palimpsest.core.items import Fold, Into, Keep, Mask, Put, Text, Unmask, text_of
+from palimpsest.core.view_projection import project
+from palimpsest.policies.named import profile
+from palimpsest.sources.source import (
+    Fields,
+    Place,
+    Source,
+    SourceSet,
+    World,
+    differing,
+    observe,
+    reconcile,
+    recorded,
+    recorded_fields,
+    stated_value,
+)
 
 
 def source(key: str, place: Place = "start", *, removal: str = "", covered_by: str = "") -> Source:

@@ -6,13 +6,24 @@ from worlds import MemoryWorld, state, texts
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ContextStated, Statement
-from palimpsest.core.format.front_matter import read_front_matter
-from palimpsest.profiles.named import profile
-from palimpsest.sources.skills.catalogue import catalogue_budget, fitted_lines, in_catalogue_order
-from palimpsest.sources.skills.files import Skill, SkillRoot, find_skills, skill_body
-from palimpsest.sources.skills.mentions import Mentions, loaded_skill, mentioned_bodies, mentioned_skills, mentions_in
-from palimpsest.sources.variants.codex import codex_skills
-from palimpsest.sources.variants.palimpsest import our_skills
+from palimpsest.core.front_matter import read_front_matter
+from palimpsest.peers.codex import codex_skills
+from palimpsest.policies.named import profile
+from palimpsest.sources.sets import our_skills
+from palimpsest.sources.skills import (
+    Mentions,
+    Skill,
+    SkillRoot,
+    catalogue_budget,
+    find_skills,
+    fitted_lines,
+    in_catalogue_order,
+    loaded_skill,
+    mentioned_bodies,
+    mentioned_skills,
+    mentions_in,
+    skill_body,
+)
 
 DEPLOY = "---\nname: deploy\ndescription: how to deploy\n---\n\nRun make.\n"
 

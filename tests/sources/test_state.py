@@ -4,12 +4,11 @@ import pytest
 from workplace import reply, say, work
 from worlds import MemoryWorld, state, texts
 
-from palimpsest.core.edits import Fold, Put
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ViewEdited
-from palimpsest.core.items import Text
-from palimpsest.profiles.named import profile
-from palimpsest.sources.state import StateMachine
+from palimpsest.core.items import Fold, Put, Text
+from palimpsest.policies.named import profile
+from palimpsest.sources.progress import StateMachine
 
 ORDER = StateMachine(
     {"asking": "needs clarification", "working": "handling the request", "paying": "waiting for payment", "done": "request completed"},

@@ -1,6 +1,6 @@
 """The search for deferred tools, by words of names and descriptions, in English and Chinese."""
 
-from palimpsest.sources.tools import search_tools, words
+from palimpsest.sources.progress import search_tools, words
 from palimpsest.wire.request import Tool
 
 TOOLS = (

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.stores.ephemeral import MemorySessions
-from palimpsest.stores.index.sqlite import SqliteIndex
+from palimpsest.stores.in_memory import MemorySessions
+from palimpsest.stores.index import SqliteIndex
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from palimpsest.core.errors import BadInput, DamagedBlob, MissingBlob, StoreError
 from palimpsest.core.ports import Blobs
-from palimpsest.stores.blobs import BlobFolder
-from palimpsest.stores.ephemeral import MemoryBlobs
+from palimpsest.stores.in_memory import MemoryBlobs
+from palimpsest.stores.sessions import BlobFolder
 
 HELLO = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
 
@@ -125,7 +125,7 @@ def test_a_read_only_folder_is_one_clear_line() -> None:
     program = (
         "import os, pathlib\n"
         "from palimpsest.core.errors import StoreError\n"
-        "from palimpsest.stores.blobs import BlobFolder\n"
+        "from palimpsest.stores.sessions import BlobFolder\n"
         "os.geteuid() == 0 and os.seteuid(65534)\n"
         "try:\n"
         "    BlobFolder('/usr/palimpsest-test').put(b'hello')\n"
@@ -154,7 +154,7 @@ def test_a_crash_before_the_rename_leaves_no_half_blob(tmp_path: Path) -> None:
     # The audit hook ends the process at the very call that would give the blob its name.
     program = """
 import os, sys
-from palimpsest.stores.blobs import BlobFolder
+from palimpsest.stores.sessions import BlobFolder
 sys.addaudithook(lambda event, _: os._exit(9) if event == "os.rename" else None)
 BlobFolder(sys.argv[1]).put(b"hello")
 """

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from palimpsest.core.errors import BadLog, ReadOnly, StoreError
 from palimpsest.core.ports import Blobs, Clock, LogFile, SessionStore
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryFile, MemorySessions
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemoryFile, MemorySessions
 
 LINE = st.binary(max_size=12).map(lambda data: data.replace(b"\n", b"").replace(b"\0", b"") + b"\n")
 

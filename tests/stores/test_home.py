@@ -7,10 +7,10 @@ from msgspec import structs
 from palimpsest.core.errors import BadInput, Locked
 from palimpsest.core.events import Titled, UserSaid
 from palimpsest.core.items import Text
-from palimpsest.stores.blobs import new_session_id
-from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import AnyHome, Home, MemoryHome
-from palimpsest.wire.models.cards import CARDS
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.stores.sessions import new_session_id
+from palimpsest.wire.models import CARDS
 
 
 @pytest.fixture(params=["folder", "memory"])

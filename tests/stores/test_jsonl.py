@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.core.edits import Fold, Put
 from palimpsest.core.errors import BadInput, Locked, MissingBase, ReadOnly, StoreError
 from palimpsest.core.events import SessionOpened, UserSaid, ViewEdited
-from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.verify import verify
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
+from palimpsest.core.items import Fold, Put, Text
+from palimpsest.core.log import Log
+from palimpsest.core.verify import verify
 from palimpsest.stores.files import Lock
-from palimpsest.stores.jsonl import JsonlSessions
-from palimpsest.stores.logs.log_file import JsonlFile
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs
+from palimpsest.stores.log_file import JsonlFile
+from palimpsest.stores.sessions import JsonlSessions
 
 
 def said(text: str) -> UserSaid:
@@ -134,9 +133,9 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> No
         "import os, sys, pathlib\n"
         "from palimpsest.core.errors import StoreError\n"
         "from palimpsest.core.events import SessionOpened\n"
-        "from palimpsest.core.log.log import Log\n"
-        "from palimpsest.stores.ephemeral import FixedClock\n"
-        "from palimpsest.stores.jsonl import JsonlSessions\n"
+        "from palimpsest.core.log import Log\n"
+        "from palimpsest.stores.in_memory import FixedClock\n"
+        "from palimpsest.stores.sessions import JsonlSessions\n"
         "os.geteuid() == 0 and os.seteuid(65534)\n"
         "try:\n"
         "    Log.create(JsonlSessions(pathlib.Path('/usr/palimpsest-test')), SessionOpened('s'), FixedClock())\n"

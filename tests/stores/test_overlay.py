@@ -6,11 +6,11 @@ from pal_runs import SMALL, small
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import SessionOpened, UserSaid
 from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
+from palimpsest.core.log import Log
 from palimpsest.stores.home import Home
-from palimpsest.stores.jsonl import JsonlSessions
-from palimpsest.stores.overlay import OverlayBlobs, OverlaySessions
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs
+from palimpsest.stores.layered import OverlayBlobs, OverlaySessions
+from palimpsest.stores.sessions import JsonlSessions
 
 
 def _clock() -> FixedClock:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from palimpsest.stores.plan_file import PlanFile
+from palimpsest.stores.scratch import PlanFile
 
 
 def test_a_plan_is_read_as_it_was_changed_and_not_through_a_link(tmp_path: Path) -> None:

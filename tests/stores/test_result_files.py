@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palimpsest.core.errors import StoreError
-from palimpsest.core.policy import Look
-from palimpsest.stores.result_files import LARGEST_BYTES, MemoryResultFiles, ResultFiles, WorkTree, plain_name
+from palimpsest.core.plans import Look
+from palimpsest.stores.sessions import LARGEST_BYTES, MemoryResultFiles, ResultFiles, WorkTree, plain_name
 
 
 def test_a_result_becomes_a_file_of_its_owner_alone(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def _functions(path: Path, tree: ast.Module) -> Iterator[str]:
 
 
 def _tool_names(path: Path, tree: ast.Module) -> Iterator[str]:
-    """Comparisons of the name of a tool with names: what a tool does is known to `audit/tools` alone."""
+    """Comparisons of the name of a tool with names: what a tool does is known to `audit/` alone."""
     folders = path.relative_to(PACKAGE).parts
     if folders[0] not in {"audit", "policies", "profiles", "sources", "mirror"} or folders[:2] == ("audit", "tools"):
         return

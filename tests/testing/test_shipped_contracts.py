@@ -10,29 +10,19 @@ import pytest
 from store_kinds import BLOBS, STORES
 from tiny_format import Tiny, written
 
-from palimpsest.core.edits import Mask
+from palimpsest.core.deltas import Delta, TextDelta
 from palimpsest.core.errors import Locked
 from palimpsest.core.events import ModelReplied
-from palimpsest.core.events.deltas import Delta, TextDelta
-from palimpsest.core.items import Text
-from palimpsest.core.policy import Plan, Policy, Proposal
+from palimpsest.core.items import Mask, Text
+from palimpsest.core.plans import Moment, Plan, Policy, Proposal, Situation
 from palimpsest.core.ports import BlobStore, Provider, Sendable, SessionStore
-from palimpsest.core.situation import Moment, Situation
-from palimpsest.foreign.reading.transcript import Format
-from palimpsest.profiles.named import PROFILES, profile
-from palimpsest.profiles.profile import Profile
+from palimpsest.exchange.transcript import Format
+from palimpsest.policies.named import PROFILES, profile
+from palimpsest.policies.profile import Profile
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.ephemeral import MemoryFile, MemorySessions
-from palimpsest.testing import (
-    BlobsContract,
-    ContractBroken,
-    PolicyContract,
-    ProfileContract,
-    ProviderContract,
-    ReaderContract,
-    StoreContract,
-    check,
-)
+from palimpsest.stores.in_memory import MemoryFile, MemorySessions
+from palimpsest.testing.laws import BlobsContract, ContractBroken, ProviderContract, ReaderContract, StoreContract, check
+from palimpsest.testing.profiles import PolicyContract, ProfileContract
 
 
 class OfProfile(ProfileContract):

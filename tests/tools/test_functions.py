@@ -15,10 +15,9 @@ from typing import Annotated, Any
 import pytest
 from msgspec import Meta, Struct
 
+from palimpsest.agent.tool import GROUP, LONGEST_RESULT, ToolError, ToolOutput, installed_tools, tool_from
+from palimpsest.agent.workspace import Workspace
 from palimpsest.core.errors import BadInput
-from palimpsest.tools.functions import GROUP, LONGEST_RESULT, installed_tools, tool_from
-from palimpsest.tools.tool import ToolError, ToolOutput
-from palimpsest.tools.workspace import Workspace
 
 
 class Point(Struct):
@@ -162,7 +161,7 @@ def test_a_function_of_which_no_tool_can_be_made_is_refused(function: Callable[.
 
 
 GOOD = '''
-from palimpsest.tools.functions import tool_from
+from palimpsest.agent.tool import tool_from
 
 def weather(city: str) -> str:
     """Say what the weather is."""
@@ -223,7 +222,7 @@ def test_packages_are_looked_for_in_folders_archives_and_eggs(tmp_path: Path) ->
     (tmp_path / "pal_egg.py").rename(egg / "pal_egg.py")
     (tmp_path / "pal_egg-1.0.dist-info").rename(egg / "EGG-INFO")
     (egg / "EGG-INFO" / "METADATA").rename(egg / "EGG-INFO" / "PKG-INFO")
-    script = "from palimpsest.tools.functions import installed_tools; print(*(tool.name for tool in installed_tools().tools))"
+    script = "from palimpsest.agent.tool import installed_tools; print(*(tool.name for tool in installed_tools().tools))"
 
     def found(*places: Path) -> str:
         variables = {**os.environ, "PYTHONPATH": os.pathsep.join([*map(str, places), *filter(None, [os.environ.get("PYTHONPATH")])])}

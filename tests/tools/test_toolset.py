@@ -6,24 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.audit.tools.calls import declared_class
+from palimpsest.agent.archive import LogArchive, compact_tool
+from palimpsest.agent.editing import compact_focus
+from palimpsest.agent.shell import Shell
+from palimpsest.agent.tool import InstalledTools, ToolOutput, tool_from
+from palimpsest.agent.workspace import Workspace
+from palimpsest.audit.tool_calls import declared_class
+from palimpsest.coding.tools.toolset import Toolset, standard_tools, task_graph
+from palimpsest.coding.tools.web import Fetcher
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import ToolCall
 from palimpsest.core.view import EMPTY_VIEW
-from palimpsest.engine.loop.archive import LogArchive
-from palimpsest.engine.policies import compact_focus
 from palimpsest.stores.home import Home
-from palimpsest.tools.functions import InstalledTools, tool_from
-from palimpsest.tools.session.compact import compact_tool
-from palimpsest.tools.shell.bash import Shell
-from palimpsest.tools.tool import ToolOutput
-from palimpsest.tools.toolset import Toolset, standard_tools, task_graph
-from palimpsest.tools.web.fetch import Fetcher
-from palimpsest.tools.workspace import Workspace
 from palimpsest.wire.encode import encode
-from palimpsest.wire.models.cards import card
-from palimpsest.wire.rules.check import check_request
+from palimpsest.wire.models import card
+from palimpsest.wire.rules import check_request
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from pathlib import Path
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, kind_of
 from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
-from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.wire.models import ModelCard, card
 from palimpsest.wire.request import Params
 from palimpsest.wire.stream import decoder
 

@@ -15,7 +15,7 @@ from openai.types.responses import CompactedResponse, Response, ResponseStreamEv
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
 from strict_requests import HEADERS, Body, asked, user, went_on
 
-from palimpsest.testing import StrictProvider, calls, says, thinks
+from palimpsest.testing.strict.provider import StrictProvider, calls, says, thinks
 
 STREAMS = Path(__file__).parents[1] / "golden" / "streams"
 BETAS = "thinking-binding-controls-2026-08-01,context-management-2025-06-27,message-threads-2026-08-12"

@@ -13,7 +13,7 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Content, Cover, Image, Item, Kind, Text, ToolCall, ToolResult
 from palimpsest.core.view import View
 from palimpsest.wire.encode import Encoder, encode
-from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.wire.models import ModelCard, card
 from palimpsest.wire.request import Params, Tool
 
 CLAUDE = card("claude-sonnet-4-5")

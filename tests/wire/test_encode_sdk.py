@@ -20,9 +20,9 @@ from pydantic import ValidationError
 from palimpsest.core.items import Content, Cover, Document, Image, Item, Kind, Opaque, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
-from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.wire.models import ModelCard, card
 from palimpsest.wire.request import Params, Tool
-from palimpsest.wire.rules.check import check_request
+from palimpsest.wire.rules import check_request
 
 CLAUDE = card("claude-sonnet-4-5")
 GPT = card("gpt-5.5")

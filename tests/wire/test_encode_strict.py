@@ -9,10 +9,10 @@ from msgspec import Raw
 
 from palimpsest.core.items import Content, Image, Item, Kind, Text, ToolCall, ToolResult
 from palimpsest.core.view import View
-from palimpsest.testing import StrictProvider
-from palimpsest.testing.strict.models import STRICT_MODELS
+from palimpsest.testing.strict.answers import STRICT_MODELS
+from palimpsest.testing.strict.provider import StrictProvider
 from palimpsest.wire.encode import encode
-from palimpsest.wire.models.cards import card
+from palimpsest.wire.models import card
 from palimpsest.wire.request import Params, Tool
 
 TOOLS = (Tool("bash", "Run a command.", Raw(b'{"type":"object","properties":{"command":{"type":"string"}}}')), Tool("read", "Read."))

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from palimpsest.core.errors import PromptTooLong, ProviderError, ThinkingRefused
-from palimpsest.wire.failures import http_error, mismatch_facts, provider_error
+from palimpsest.wire.reply import http_error, mismatch_facts, provider_error
 
 
 @pytest.mark.parametrize(

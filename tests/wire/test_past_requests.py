@@ -4,20 +4,18 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from palimpsest.core.edits import Fold, Mask, Put
 from palimpsest.core.errors import BadInput, BadLog, MissingBlob
 from palimpsest.core.events import CallStarted, ContextStated, Failed, ModelReplied, Rewound, SessionOpened, Statement, UserSaid, ViewEdited
-from palimpsest.core.format.side_requests import encode_side_request
-from palimpsest.core.items import Item, Signature, Text, Thinking
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.undo import undo
+from palimpsest.core.items import Fold, Item, Mask, Put, Signature, Text, Thinking
+from palimpsest.core.lines import encode_side_request
+from palimpsest.core.log import Log
+from palimpsest.core.undo import undo
 from palimpsest.core.view import View
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
-from palimpsest.wire.encode import encode
-from palimpsest.wire.models.cards import ModelCard, Prices, card
-from palimpsest.wire.past_requests import call_events, next_request, past_request
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.wire.encode import call_events, encode, next_request, past_request
+from palimpsest.wire.models import ModelCard, Prices, card
 from palimpsest.wire.request import Params, Tool, resolved_params
-from palimpsest.wire.rules.check import check_request
+from palimpsest.wire.rules import check_request
 
 TOOLS = (Tool("read", "Read a file."),)
 PARAMS = Params(max_tokens=99, temperature=0.5)

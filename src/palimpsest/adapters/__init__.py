@@ -1,1 +1,1 @@
-"""Thin layers over conversations for the clients and frameworks of others; each needs its package and imports it when it is used."""
+"""Thin layers over conversations for other clients and frameworks, each of which imports its package when it is used."""

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any, Final, TypeVar
 
 from palimpsest.core.errors import BadInput, BadLog
-from palimpsest.core.tokens.patterns import lazy_pattern
+from palimpsest.core.text import lazy_pattern
 from palimpsest.stores.files import open_in_folder, read_regular, store_errors
 
 _Result = TypeVar("_Result")

@@ -6,12 +6,10 @@ from contextlib import suppress
 from typing import Any, Final, Self, TypeVar, cast
 
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.engine.conversation.conversation import Conversation
-from palimpsest.engine.conversation.several import Conversations
-from palimpsest.mirror.detecting import is_whole_list
-from palimpsest.mirror.plain import plain_value
+from palimpsest.follow.conversation import Conversation, Conversations
+from palimpsest.follow.shapes import is_whole_list, plain_value
 from palimpsest.wire.json_reading import is_json, table_at, text
-from palimpsest.wire.models.cards import WireName
+from palimpsest.wire.models import WireName
 
 Client = TypeVar("Client")
 # Where a request of each wire has its messages and its system prompt.

@@ -5,8 +5,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, Unpack
 
-from palimpsest.engine.conversation.conversation import Conversation
-from palimpsest.engine.conversation.several import ConversationOptions, Conversations
+from palimpsest.follow.conversation import Conversation, ConversationOptions, Conversations
 
 
 def middleware(name: str = "", **options: Unpack[ConversationOptions]) -> Any:

@@ -7,10 +7,10 @@ from typing import Any, Final
 import msgspec
 
 from palimpsest.core.errors import BadInput, PalimpsestError
-from palimpsest.engine.conversation.conversation import Conversation
-from palimpsest.engine.memory.access.tree import SessionTree
-from palimpsest.engine.memory.memories import Memories, memories_of
-from palimpsest.tools.memory.commands import MemoryCommand, carry_out
+from palimpsest.follow.conversation import Conversation
+from palimpsest.memory.notebook import Memories, memories_of
+from palimpsest.memory.tool_calls import MemoryCommand, carry_out
+from palimpsest.memory.tree import SessionTree
 
 _COMMANDS: Final = ("view", "create", "str_replace", "insert", "delete", "rename")
 

@@ -3,7 +3,7 @@
 from typing import Any, Unpack
 
 from palimpsest.adapters.following import Client, Replaced, follow_client, followed_resource
-from palimpsest.engine.conversation.several import ConversationOptions, Conversations
+from palimpsest.follow.conversation import ConversationOptions, Conversations
 
 
 def followed(client: Client, name: str = "", **options: Unpack[ConversationOptions]) -> Client:

@@ -7,11 +7,10 @@ from typing import Any, Final, Unpack
 
 import msgspec
 
+from palimpsest.agent.session import in_thread
 from palimpsest.core.errors import BadInput
-from palimpsest.engine.conversation.conversation import Conversation
-from palimpsest.engine.conversation.several import ConversationOptions, Conversations
-from palimpsest.engine.environment import in_thread
-from palimpsest.mirror.plain import copied, digest_of_message, plain_value
+from palimpsest.follow.conversation import Conversation, ConversationOptions, Conversations
+from palimpsest.follow.shapes import copied, digest_of_message, plain_value
 from palimpsest.wire.json_reading import is_json
 
 _PROGRAM: Final = "openai-agents"

@@ -7,8 +7,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any, Unpack
 
-from palimpsest.engine.conversation.conversation import Conversation
-from palimpsest.engine.conversation.several import ConversationOptions, Conversations
+from palimpsest.follow.conversation import Conversation, ConversationOptions, Conversations
 
 
 def capability(name: str = "", **options: Unpack[ConversationOptions]) -> Any:

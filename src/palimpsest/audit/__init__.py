@@ -1,1 +1,1 @@
-"""Audit of edits: evidence from the log, the gate, loss, cache state and prices."""
+"""Audit of edits: tool calls, evidence from the log, the gate, loss, cache state and prices."""

@@ -6,9 +6,8 @@ from typing import Final, NamedTuple
 
 from palimpsest.audit.entities import argument_texts, is_path
 from palimpsest.audit.fold_texts import NARRATIVE
-from palimpsest.core.items import Item, ToolCall, ToolResult, text_of
-from palimpsest.core.pairs import pairs_of
-from palimpsest.core.tokens.patterns import lazy_pattern
+from palimpsest.core.items import Item, ToolCall, ToolResult, pairs_of, text_of
+from palimpsest.core.text import lazy_pattern
 
 HEADINGS: Final = ("## Goal", "## Approach", "## State", "## Next step")
 """The only headings of a narrative; one without a line below it is left out."""

@@ -2,18 +2,17 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
+from palimpsest.audit.cache import CacheProjection
 from palimpsest.audit.evidence import EvidenceProjection
-from palimpsest.audit.pricing.cache_state import CacheProjection
-from palimpsest.audit.pricing.metering import Metering
-from palimpsest.audit.pricing.pauses import AccountProjection
-from palimpsest.audit.pricing.price import RentProjection
-from palimpsest.audit.tools.calls import Action
-from palimpsest.audit.tools.working_state import WorkingProjection
+from palimpsest.audit.prices import AccountProjection, RentProjection
+from palimpsest.audit.sizes import Metering
+from palimpsest.audit.tool_calls import Action
 from palimpsest.audit.uses import UsesProjection
+from palimpsest.audit.working_state import WorkingProjection
 from palimpsest.core.items import Content, ToolResult
-from palimpsest.core.projections.projection import Projection, Views
-from palimpsest.core.situation import PARTS, Card
-from palimpsest.core.tokens.sizes import tool_list_size
+from palimpsest.core.plans import PARTS, Card
+from palimpsest.core.tokens import tool_list_size
+from palimpsest.core.view import Projection, Views
 
 
 class AuditProjections:

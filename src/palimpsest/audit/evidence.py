@@ -6,25 +6,32 @@ from typing import ClassVar, Final, TypeVar
 
 import msgspec
 
+from palimpsest.audit.commands import edit_blocks
 from palimpsest.audit.entities import argument_texts, errors_of, names_of, names_used
-from palimpsest.audit.tools.calls import action_of, exit_of, opened_file, result_text, shell_line, tool_class
-from palimpsest.audit.tools.file_commands import edit_blocks
-from palimpsest.audit.tools.outcomes import (
+from palimpsest.audit.tool_calls import (
+    action_of,
     command_failed,
     error_line,
+    exit_of,
     handle_in_call,
     handle_in_output,
     is_test_command,
     normalized_command,
+    opened_file,
+    recorded_open_tasks,
+    result_text,
+    shell_line,
     summary_of_tests,
+    task_change,
+    task_key,
+    tool_class,
+    with_task_number,
 )
-from palimpsest.audit.tools.tasks import recorded_open_tasks, task_change, task_key, with_task_number
-from palimpsest.core.events import Event, Interrupted, ModelReplied, TaskChanged, ToolReturned, UserSaid
-from palimpsest.core.events.event_items import items_of
+from palimpsest.core.events import Event, Interrupted, ModelReplied, TaskChanged, ToolReturned, UserSaid, items_of
 from palimpsest.core.items import Content, Item, Text, ToolCall, text_of
-from palimpsest.core.projections.projection import Scope, StateProjection
-from palimpsest.core.situation import ClosingMessage, CommandRun, Evidence, PendingCall, UserMessage
-from palimpsest.core.tokens.estimate import estimate
+from palimpsest.core.plans import ClosingMessage, CommandRun, Evidence, PendingCall, UserMessage
+from palimpsest.core.tokens import estimate
+from palimpsest.core.view import Scope, StateProjection
 
 MOST_COMMANDS: Final = 400
 MOST_NAMES: Final = 400

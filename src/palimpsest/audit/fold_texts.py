@@ -5,11 +5,11 @@ from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Final
 
-from palimpsest.core.format.texts import utc_text
 from palimpsest.core.items import Item, Piece, seq_of
-from palimpsest.core.situation import CommandRun, Evidence, UserMessage
-from palimpsest.core.tokens.estimate import estimate
-from palimpsest.core.tokens.truncate import truncate_middle
+from palimpsest.core.plans import CommandRun, Evidence, UserMessage
+from palimpsest.core.text import utc_text
+from palimpsest.core.tokens import estimate
+from palimpsest.core.truncate import truncate_middle
 
 MESSAGES: Final = "older messages"
 EVIDENCE: Final = "evidence"

@@ -1,1 +1,1 @@
-"""Events, items, edits and views, the log with its projections, token counts, and ports."""
+"""Events, items, edits and views, the log with its projections, token counts, secrets, and ports."""

@@ -1,8 +1,10 @@
-"""Contents that can be shown to a model, items (a content with an id in a view), and frozen mappings."""
+"""Items of a view and their contents, edits, pairs of tool calls and results, and tools that come and go during a session."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, NoReturn, TypeAlias, TypeVar
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias, TypeVar
 
+import msgspec
 from msgspec import Struct, field
 
 K = TypeVar("K")
@@ -246,3 +248,290 @@ def text_of(content: Content) -> str:
             return f"[image {content.media}]"
         case Document():
             return f"[document {content.name or content.media}]"
+
+
+class LostEntity(Value, frozen=True, array_like=True):
+    """A text that is no longer visible after an edit, and the id of the item that contained it; encoded as a list of two."""
+
+    text: str
+    item: str
+
+
+class Loss(Value, frozen=True):
+    """What an edit hides, by kind of entity. `ids` are the items that were visible before the edit and are not after it.
+
+    `path_items` and `command_items` are the ids of the items that contained each of `paths` and `commands`. Long lists are cut; `more`
+    holds the number of omitted entries of each kind.
+    """
+
+    paths: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    numbers: int = 0
+    user_messages: int = 0
+    ids: tuple[str, ...] = ()
+    path_items: tuple[str, ...] = ()
+    command_items: tuple[str, ...] = ()
+    symbols: tuple[LostEntity, ...] = ()
+    errors: tuple[LostEntity, ...] = ()
+    urls: tuple[LostEntity, ...] = ()
+    identifiers: tuple[LostEntity, ...] = ()
+    more: dict[str, int] = {}
+
+
+class ReasoningLost(Value, frozen=True, omit_defaults=False):
+    """Thinking that the next request leaves out because of an edit: blocks, and their output tokens, `None` if some are unknown."""
+
+    blocks: int = 0
+    tokens: int | None = 0
+
+
+class Keep(Value, frozen=True, tag="keep"):
+    """An existing item that the edit keeps verbatim; it is moved, not copied."""
+
+    id: str
+
+
+class Put(Piece, frozen=True, tag="put"):
+    """A new content that an edit adds to the view."""
+
+
+Into: TypeAlias = tuple[Put | Keep, ...]
+
+
+class Mask(Value, frozen=True, tag="mask"):
+    """Show `text` instead of the items; an empty text hides them. Form `cached` keeps the bytes and asks the provider to clear them."""
+
+    ids: tuple[str, ...]
+    text: str = ""
+    form: Literal["shown", "cached"] = "shown"
+
+
+class Unmask(Value, frozen=True, tag="unmask"):
+    """Remove the masks of the items."""
+
+    ids: tuple[str, ...]
+
+
+class Fold(Value, frozen=True, tag="fold"):
+    """Replace the items from `first` to `last`, both included, by `into`."""
+
+    first: str
+    last: str
+    into: Into = ()
+
+
+class Insert(Value, frozen=True, tag="insert"):
+    """Insert contents before an item, or at the end if `before` is empty; a `Keep` restores an item that an earlier edit removed."""
+
+    contents: Into
+    before: str = ""
+
+
+Edit: TypeAlias = Mask | Unmask | Fold | Insert
+
+
+def named_ids(edit: Edit) -> tuple[str, ...]:
+    """Return the ids of the existing items that an edit refers to."""
+    match edit:
+        case Mask(ids=ids) | Unmask(ids=ids):
+            return ids
+        case Fold(first=first, last=last):
+            return (first, last, *kept_ids(edit))
+        case Insert(before=before):
+            return (before, *kept_ids(edit)) if before else kept_ids(edit)
+
+
+def into_of(edit: Edit) -> Into:
+    """Return the new and the kept contents that an edit puts into the view."""
+    match edit:
+        case Mask() | Unmask():
+            return ()
+        case Fold(into=into) | Insert(contents=into):
+            return into
+
+
+def kept_ids(edit: Edit) -> tuple[str, ...]:
+    """Return the ids of the items that an edit keeps or restores."""
+    return tuple(piece.id for piece in into_of(edit) if isinstance(piece, Keep))
+
+
+_PAIRED = (ToolCall, ToolResult)
+
+
+def pairs_of(items: Iterable[Item]) -> Iterator[tuple[Item, Item]]:
+    """Yield each tool call item with the item of its result, in the order of the results.
+
+    Logs of 0.1.0 may have several calls with one id: each result then belongs to the oldest call without a result.
+    """
+    waiting: dict[str, deque[Item]] = {}
+    for item in items:
+        content = item.content
+        if isinstance(content, ToolCall):
+            # A search without an id is run by the provider itself and never gets a result.
+            if content.call_id or content.form != "search":
+                waiting.setdefault(content.call_id, deque()).append(item)
+        elif isinstance(content, ToolResult) and (queue := waiting.get(content.call_id)):
+            yield queue.popleft(), item
+
+
+def answered_calls(items: Iterable[Item]) -> dict[str, ToolCall]:
+    """Return the tool call of each result, by the item id of the result; results without a call are omitted."""
+    return {result.id: call.content for call, result in pairs_of(items) if isinstance(call.content, ToolCall)}
+
+
+def unpaired(items: Iterable[Item]) -> frozenset[str]:
+    """Return the ids of visible calls without a later visible result, and of visible results without an earlier visible call.
+
+    If several calls have one id, each result belongs to the oldest of them. Results without an id are never unpaired.
+    """
+    waiting: dict[str, list[str]] = {}
+    unpaired_results: set[str] = set()
+    for item in items:
+        content = item.content
+        if not isinstance(content, _PAIRED) or not content.call_id or (item.mask is not None and item.hidden):
+            continue
+        queue = waiting.get(content.call_id)
+        if isinstance(content, ToolCall):
+            if queue is None:
+                waiting[content.call_id] = [item.id]
+            else:
+                queue.append(item.id)
+        elif queue is None:
+            unpaired_results.add(item.id)
+        elif len(queue) > 1:
+            del queue[0]
+        else:
+            del waiting[content.call_id]
+    return frozenset(unpaired_results.union(*waiting.values()))
+
+
+def newly_unpaired(before: Iterable[Item], after: Iterable[Item]) -> frozenset[str]:
+    """Return the ids of the items that are unpaired after an edit and were not before it."""
+    return unpaired(after) - unpaired(before)
+
+
+def unanswered_calls(items: Sequence[Item]) -> tuple[Item, ...]:
+    """Return the visible calls without a result, in order."""
+    unpaired_ids = unpaired(items)
+    return tuple(item for item in items if item.id in unpaired_ids and isinstance(item.content, ToolCall))
+
+
+def pending_calls(items: Sequence[Item], unpaired_ids: frozenset[str] | None = None) -> tuple[Item, ...]:
+    """Return the calls of the newest reply that may still get a result; none after a new user message.
+
+    `unpaired_ids` is `unpaired(items)`, if the caller has computed it.
+    """
+    newest = -1
+    for item in reversed(items):
+        if item.kind == "user":
+            return ()
+        if item.kind in MODEL_KINDS:
+            newest = seq_of(item.id)
+            break
+    prefix = f"{newest}."
+    calls = [item for item in items if item.id.startswith(prefix) and isinstance(item.content, ToolCall)]
+    if unpaired_ids is None:
+        # Only items with the same call id decide whether a call has a result.
+        call_ids = {content.call_id for item in calls if isinstance(content := item.content, ToolCall)}
+        same_ids = [item for item in items if isinstance(content := item.content, _PAIRED) and content.call_id in call_ids] if calls else []
+        unpaired_ids = unpaired(same_ids)
+    return tuple([item for item in calls if item.id in unpaired_ids])
+
+
+def settled(items: Sequence[Item]) -> int:
+    """Return how many leading items can be edited: all, or those before the reply that has pending calls."""
+    pending = pending_calls(items)
+    if not pending:
+        return len(items)
+    newest = seq_of(pending[0].id)
+    return next(index for index, item in enumerate(items) if seq_of(item.id) == newest)
+
+
+def safe_cuts(items: Sequence[Item]) -> tuple[int, ...]:
+    """Return every index at which the items can be split without separating a call from its result; 0 and the length included."""
+    ends = {call.id: result.id for call, result in pairs_of(items)}
+    if not ends:
+        return tuple(range(len(items) + 1))
+    cuts = [0]
+    open_results: set[str] = set()
+    for index, item in enumerate(items, 1):
+        if isinstance(item.content, ToolCall):
+            if item.id in ends:
+                open_results.add(ends[item.id])
+        elif isinstance(item.content, ToolResult):
+            open_results.discard(item.id)
+        if not open_results:
+            cuts.append(index)
+    return tuple(cuts)
+
+
+def rounds(items: Sequence[Item]) -> tuple[int, ...]:
+    """Return the start index of each round: a model reply with the results and messages after it.
+
+    Items before the first reply belong to the first round.
+    """
+    starts = [0] if items else []
+    replied = any(item.kind in MODEL_KINDS for item in items[:1])
+    for index in range(1, len(items)):
+        if items[index].kind in MODEL_KINDS and items[index - 1].kind not in MODEL_KINDS:
+            if replied:
+                starts.append(index)
+            replied = True
+    return tuple(starts)
+
+
+TOOL_CHANGES: Final = "tool_changes"
+"""The source of the items that say it."""
+
+
+class ToolChange(Value, frozen=True):
+    """The names of tools that can be called from here on, and of those that cannot be any more; `effort` is empty if it stays."""
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    effort: str = ""
+
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(ToolChange).decode
+
+
+class PlacedChange(NamedTuple):
+    """What an item changes where it stands: a tool that is there already is not added, and one that is not is not removed."""
+
+    item: Item
+    change: ToolChange
+    available: frozenset[str]
+
+
+def tool_changes_content(change: ToolChange) -> Opaque:
+    """The content of an item that says it; no provider takes it as it is, and no other model is sent a text for it."""
+    return Opaque("", "", _encode(change).decode())
+
+
+def is_tool_change(item: Item) -> bool:
+    """Whether an item says it to the model: a masked one does not."""
+    return item.source == TOOL_CHANGES and item.mask is None and isinstance(item.content, Opaque) and not item.content.provider
+
+
+def placed_changes(items: Iterable[Item], declared: Iterable[str], deferred: Iterable[str]) -> Iterator[PlacedChange]:
+    """What the items of a view change, in order, and the tools that are `available` after each.
+
+    Without a change those that are `declared` are available, but for the `deferred` ones. Names that are not declared are left out.
+    """
+    known = frozenset(declared)
+    available = known.difference(deferred)
+    for item in items:
+        if not is_tool_change(item) or not isinstance(item.content, Opaque):
+            continue
+        said = _decode(item.content.data)
+        added = tuple(name for name in said.added if name in known and name not in available)
+        removed = tuple(name for name in said.removed if name in available)
+        available = available.difference(removed).union(added)
+        yield PlacedChange(item, ToolChange(added, removed, said.effort), available)
+
+
+def stated_effort(items: Iterable[Item]) -> str:
+    """The effort that the items of a view state last; empty if none does."""
+    stated = [_decode(item.content.data).effort for item in items if is_tool_change(item) and isinstance(item.content, Opaque)]
+    return next((effort for effort in reversed(stated) if effort), "")

@@ -6,10 +6,10 @@ from typing import Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from palimpsest.core.deltas import Delta
 from palimpsest.core.events import EventRef, ModelReplied
-from palimpsest.core.events.deltas import Delta
 from palimpsest.core.items import Kind
-from palimpsest.core.tokens.spending import Ledger
+from palimpsest.core.spending import Ledger
 
 UnitKind: TypeAlias = Kind | Literal["note", "title"]
 # Called with the number of bytes read so far and the number of bytes in total.

@@ -1,1 +1,1 @@
-"""Memory that outlives a session: notes, their weights and conflicts, and what they contribute to a session."""
+"""Memory that outlives a session: notes and their files, recall, extraction, consolidation, forgetting, and its tools."""

@@ -4,13 +4,12 @@ from collections.abc import Iterable, Sequence
 from datetime import date
 from typing import Final
 
-from palimpsest.core.format.front_matter import read_front_matter
-from palimpsest.core.format.tags import within
+from palimpsest.core.front_matter import read_front_matter
 from palimpsest.core.items import Value
 from palimpsest.core.redaction import redact
-from palimpsest.memory.changes import QuotableEvent
+from palimpsest.core.text import within
+from palimpsest.memory.changes import LEAST_TEXT_SHARE, QuotableEvent, fact_of, missing_token, wording_of
 from palimpsest.memory.note import KINDS
-from palimpsest.memory.weighing.wording import LEAST_TEXT_SHARE, fact_of, missing_token, wording_of
 
 INDEX: Final = "MEMORY.md"
 MOST_LINES: Final = 200

@@ -1,1 +1,1 @@
-"""Policies that edit the view, and the budgets, prompts and result limiters that profiles combine with them."""
+"""Policies that edit the view, and the limits, background jobs and profiles that go with them."""

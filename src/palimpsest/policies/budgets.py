@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from palimpsest.core.tokens.budget import Budget
+from palimpsest.core.budget import Budget
 
 CLAUDE_REPLY = 32_000
 CLAUDE_MARGIN = 13_000

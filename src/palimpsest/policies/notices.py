@@ -1,15 +1,13 @@
-"""Reminders for the model and warnings for the user: open tasks, evidence, a filling window, a cache that is not read."""
+"""Policies that remind the model of open tasks and evidence, and warn the user of a filling window or an unread cache."""
 
 from dataclasses import dataclass, field
 
 from palimpsest.audit.fold_texts import EVIDENCE, EVIDENCE_TITLE, EVIDENCE_TOKENS, evidence_text
-from palimpsest.audit.tools.calls import tool_operation
-from palimpsest.core.edits import Insert, Put
-from palimpsest.core.format.tags import within
-from palimpsest.core.items import Item, Text, text_of
-from palimpsest.core.policy import Outcome, Plan, Proposal
-from palimpsest.core.situation import Moment, Situation
-from palimpsest.core.tokens.budget import percent_until
+from palimpsest.audit.tool_calls import tool_operation
+from palimpsest.core.budget import percent_until
+from palimpsest.core.items import MODEL_KINDS, Insert, Item, Put, Text, seq_of, text_of
+from palimpsest.core.plans import Moment, Outcome, Plan, Proposal, Situation
+from palimpsest.core.text import within
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,3 +117,47 @@ class AddEvidence:
         before = items[place + 1].id if place + 1 < len(items) else ""
         reminder = Put("reminder", Text(within("system-reminder", f"{EVIDENCE_TITLE}\n{evidence}")), EVIDENCE)
         return Proposal((Insert((reminder,), before),), "what the log proves, beside the summary")
+
+
+SOURCE = "todo reminder"
+TEXT = (
+    "<system-reminder>\nThe todo list has open steps and was not updated for a while. If steps are done or have changed, update it; "
+    "else go on.\n</system-reminder>"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RemindOpen:
+    """Reminds the model of open items in its todo list, `rounds` replies after the last update and after the last visible reminder.
+
+    Only in a session of our own agent: another program that sends its requests through us has reminders of its own.
+    """
+
+    rounds: int = 10
+    name: str = "remind"
+    moments: frozenset[Moment] = frozenset({"before_call"})
+    shrinks: bool = False
+
+    def plan(self, situation: Situation) -> Plan:
+        """Propose one reminder before the newest results."""
+        since, items = rounds_without_todo(situation), situation.view.items
+        first = first_result(items)
+        evidence = situation.evidence
+        # Tasks of a graph, which have numbers, are no part of the list.
+        is_open = situation.states_work and len(evidence.tasks) > len(evidence.numbered) and any(map(keeps_todos, situation.offered))
+        if first is None or not is_open or min(since, _replies_since_reminder(items, since)) < self.rounds:
+            return ()
+        return Proposal(
+            (Insert((Put("reminder", Text(TEXT), SOURCE),), first[0].id),), f"{since} replies without an update of the todo list"
+        )
+
+
+def _replies_since_reminder(items: tuple[Item, ...], otherwise: int) -> int:
+    """Return the replies behind the last visible reminder; `otherwise` if there is none."""
+    replies: set[int] = set()
+    for item in reversed(items):
+        if item.source == SOURCE and item.mask is None:
+            return len(replies)
+        if item.kind in MODEL_KINDS:
+            replies.add(seq_of(item.id))
+    return otherwise

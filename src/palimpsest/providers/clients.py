@@ -6,23 +6,23 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from palimpsest.core.deltas import Delta
 from palimpsest.core.errors import BadInput, ConnectionLost, ProviderError, TimedOut
 from palimpsest.core.events import ModelReplied
-from palimpsest.core.events.deltas import Delta
 from palimpsest.core.ports import Sendable, closing
-from palimpsest.providers.address import with_betas
-from palimpsest.providers.redactor import Redactor
-from palimpsest.providers.responses import (
+from palimpsest.providers.http import (
     DEFAULT_LIMITS,
     OpenResponse,
+    Redactor,
     ReplyLimits,
     ReplyMeter,
     provider_errors,
     read_reply,
     status_error,
+    with_betas,
 )
-from palimpsest.wire.encoding.tools import offered_names
-from palimpsest.wire.models.cards import ModelCard
+from palimpsest.wire.encoding import offered_names
+from palimpsest.wire.models import ModelCard
 
 # The fields that the method of each client takes itself; all others pass through `extra_body`, so that none is dropped.
 _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {

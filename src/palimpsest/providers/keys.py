@@ -7,9 +7,8 @@ from typing import Final
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.redaction import Credential
-from palimpsest.providers.http import HttpProvider
-from palimpsest.providers.responses import DEFAULT_LIMITS, ReplyLimits
-from palimpsest.wire.models.cards import ModelCard
+from palimpsest.providers.http import DEFAULT_LIMITS, HttpProvider, ReplyLimits
+from palimpsest.wire.models import ModelCard
 
 KEYRING_SERVICE: Final = "palimpsest"
 # Providers whose variables apply even if the configuration names an address for them.

@@ -3,12 +3,12 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from palimpsest.core.deltas import Delta, deltas_of
 from palimpsest.core.errors import BadInput, ProviderError
 from palimpsest.core.events import ModelReplied
-from palimpsest.core.events.deltas import Delta, deltas_of
 from palimpsest.core.ports import Sendable
-from palimpsest.wire.encoding.tools import offered_names
-from palimpsest.wire.models.cards import ModelCard
+from palimpsest.wire.encoding import offered_names
+from palimpsest.wire.models import ModelCard
 from palimpsest.wire.stream import decode_response, decoder
 
 _CHUNK = 4096

@@ -5,9 +5,9 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
+from palimpsest.core.deltas import Delta
 from palimpsest.core.errors import ConnectionLost, PalimpsestError, PromptTooLong, ProviderError, StreamCut, TimedOut
 from palimpsest.core.events import ModelReplied
-from palimpsest.core.events.deltas import Delta
 from palimpsest.core.ports import Provider, Sendable, closing
 
 # Request timeout, conflict (a lock that another request holds) and rate limit; the clients of the providers retry them too.

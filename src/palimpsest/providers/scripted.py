@@ -9,9 +9,9 @@ import msgspec
 from msgspec import Raw, Struct, field
 from msgspec.structs import replace
 
+from palimpsest.core.deltas import Delta, UsageDelta, deltas_of
 from palimpsest.core.errors import BadInput, ConnectionLost, ProviderError
 from palimpsest.core.events import ModelReplied, Usage
-from palimpsest.core.events.deltas import Delta, UsageDelta, deltas_of
 from palimpsest.core.items import Text, Thinking, ToolCall, text_of
 from palimpsest.core.ports import Sendable
 

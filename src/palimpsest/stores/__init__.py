@@ -1,1 +1,1 @@
-"""Stores of sessions, blobs and the search index, on disk and in memory."""
+"""Stores of sessions, blobs, the search index, configuration and snapshots, on disk and in memory."""

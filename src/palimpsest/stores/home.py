@@ -14,14 +14,13 @@ from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.core.events import SessionOpened, Titled
-from palimpsest.core.log.log import Log
+from palimpsest.core.log import Log
 from palimpsest.core.ports import Clock, Index, SessionArchive, SessionStore
-from palimpsest.core.tokens.patterns import lazy_pattern
-from palimpsest.stores.blobs import BlobFolder, new_session_id
-from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions, MemoryStateSlot
+from palimpsest.core.text import lazy_pattern
 from palimpsest.stores.files import FileStateSlot, read_regular
-from palimpsest.stores.jsonl import JsonlSessions
-from palimpsest.wire.models.cards import CARDS, ModelCard
+from palimpsest.stores.in_memory import MemoryBlobs, MemorySessions, MemoryStateSlot
+from palimpsest.stores.sessions import BlobFolder, JsonlSessions, new_session_id
+from palimpsest.wire.models import CARDS, ModelCard
 
 _OPENING_BYTES = 64 * 1024
 _BASE = lazy_pattern(rb'"base":\{"session":"([^"\\]+)"')
@@ -148,7 +147,7 @@ class Home:
 
     def index(self) -> Index:
         """Open the search index over all sessions; the caller closes it."""
-        from palimpsest.stores.index.sqlite import SqliteIndex  # noqa: PLC0415 - sqlite3 is slow to load, and few need it
+        from palimpsest.stores.index import SqliteIndex  # noqa: PLC0415 - sqlite3 is slow to load, and few need it
 
         return SqliteIndex(self.index_path, self.store)
 
@@ -166,7 +165,7 @@ class Home:
             raise StoreError(f"cannot read it: {error.strerror}", where=str(self.cards_path)) from error
         except UnicodeDecodeError as error:
             raise BadInput("this is not UTF-8 text", where=str(self.cards_path)) from error
-        from palimpsest.wire.models.card_file import parse_cards  # noqa: PLC0415 - most homes have no such file
+        from palimpsest.wire.card_files import parse_cards  # noqa: PLC0415 - most homes have no such file
 
         return parse_cards(text, where=str(self.cards_path))
 
@@ -201,8 +200,8 @@ class MemoryHome:
 
     def index(self) -> Index:
         """Build a search index over all sessions in memory; the caller closes it."""
-        from palimpsest.stores.index.database import MEMORY  # noqa: PLC0415 - sqlite3 is slow to load, and few need it
-        from palimpsest.stores.index.sqlite import SqliteIndex  # noqa: PLC0415 - the same
+        from palimpsest.stores.database import MEMORY  # noqa: PLC0415 - sqlite3 is slow to load, and few need it
+        from palimpsest.stores.index import SqliteIndex  # noqa: PLC0415 - the same
 
         return SqliteIndex(MEMORY, self.store)
 

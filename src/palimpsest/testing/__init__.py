@@ -1,10 +1,7 @@
 """Contract tests for authors of profiles, policies, stores, providers and readers, and a strict double of the providers."""
 
-from palimpsest.testing.laws import ContractBroken, check
+from palimpsest.testing.laws import BlobsContract, ContractBroken, ProviderContract, ReaderContract, StoreContract, check
 from palimpsest.testing.profiles import PolicyContract, ProfileContract
-from palimpsest.testing.providers import ProviderContract
-from palimpsest.testing.readers import ReaderContract
-from palimpsest.testing.stores import BlobsContract, StoreContract
 from palimpsest.testing.strict.answers import ScriptedFailure, ScriptedReply, StrictRecord, StrictRequest
 from palimpsest.testing.strict.binding import BindingWords
 from palimpsest.testing.strict.provider import StrictProvider, calls, says, thinks

@@ -10,32 +10,29 @@ from typing import Final
 
 from msgspec import structs
 
-from palimpsest.audit.pins import pinned
+from palimpsest.agent.calls import answer_want, carry_out, carry_out_now
+from palimpsest.agent.editing import PolicyRun, run_policies
+from palimpsest.agent.session import Environment, Session, inline
+from palimpsest.audit.gate import pinned
+from palimpsest.core.deltas import Delta
 from palimpsest.core.errors import NoModel, PalimpsestError, PromptTooLong, ProviderError, TooFull
 from palimpsest.core.events import EditRefused, ModelReplied
-from palimpsest.core.events.deltas import Delta
 from palimpsest.core.items import Text, ToolCall
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.recovery import recover
-from palimpsest.core.log.undo import undo
-from palimpsest.core.policy import Answer, Ask, Outcome, Policy, Proposal, Want, complete, run_steps
+from palimpsest.core.log import Log, recover
+from palimpsest.core.plans import Answer, Ask, Moment, Outcome, Policy, Proposal, Want, complete, run_steps
 from palimpsest.core.ports import Sendable
-from palimpsest.core.situation import Moment
-from palimpsest.core.tokens.sizes import palimpsest_size
-from palimpsest.engine.calls.plans import answer_want, carry_out, carry_out_now
-from palimpsest.engine.environment import Environment, inline
-from palimpsest.engine.policies import PolicyRun, run_policies
-from palimpsest.engine.session import Session
-from palimpsest.lab.synthetic.sessions import synthetic_session
+from palimpsest.core.tokens import palimpsest_size
+from palimpsest.core.undo import undo
 from palimpsest.policies.budgets import palimpsest_budget
-from palimpsest.profiles.profile import Profile
+from palimpsest.policies.profile import Profile
 from palimpsest.providers.retrying import NO_RETRIES
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.testing.laws import require, require_equal
+from palimpsest.testing.synthetic import synthetic_session
 from palimpsest.wire.encode import encode
-from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.wire.models import ModelCard, card
 from palimpsest.wire.request import DEFAULTS
-from palimpsest.wire.rules.check import check_request
+from palimpsest.wire.rules import check_request
 
 _SIZES: Final = {"short": 8_000, "medium": 30_000, "long": 80_000}
 """The synthetic sessions, with their tokens."""

@@ -1,4 +1,17 @@
-"""Which thinking still fits a request: newer models bind each thinking block to everything that was sent before it."""
+"""The thinking that still fits a request, by what each block is bound to, and compactions by a provider as folds."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from hashlib import blake2b
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import Raw, Struct
+
+from palimpsest.core.items import Fold, Item, Keep, Opaque
+from palimpsest.wire.encoding import opaque_type
+from palimpsest.wire.json_reading import Json, is_json, parse, table_at, tables_at, text
 
 # Three use it: our own encoder, lists that we follow, and the gateway. Each reads the list that it is about to send (`read_messages`),
 # looks up what its thinking is bound to, and leaves out the blocks that are not in `fitting`. The key of a thinking block is a digest of
@@ -8,15 +21,6 @@
 # A prefix is a rolling digest: system prompt and tools, then block by block. Values count and not bytes. Cache breakpoints, thinking, the
 # addresses of media, and deferred tools before something refers to them are left out of it.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import blake2b
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple
-
-import msgspec
-from msgspec import Raw, Struct
-
-from palimpsest.wire.json_reading import Json, is_json, table_at, tables_at, text
 
 _canonical: Final = msgspec.json.Encoder(order="sorted").encode
 _decode: Final = msgspec.json.Decoder().decode
@@ -381,3 +385,31 @@ def _hash(data: bytes) -> bytes:
 
 def _digest(data: bytes) -> str:
     return blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
+
+
+COMPACTION_TYPES: Final = frozenset({"compaction", "compaction_summary", "context_compaction"})
+_NO_PINS: Final[frozenset[str]] = frozenset()
+
+
+def is_compaction(content: object) -> bool:
+    """Whether a content stands for what came before it; a compaction without content has failed and stands for nothing."""
+    if not isinstance(content, Opaque) or opaque_type(content) not in COMPACTION_TYPES:
+        return False
+    block = parse(content.data, content.provider)
+    return bool(text(block, "content") or text(block, "encrypted_content"))
+
+
+def is_sealed(content: object) -> bool:
+    """Whether a content is a compaction that only the provider's models can read. Its text fallback is for others, not what they read."""
+    return is_compaction(content) and isinstance(content, Opaque) and not text(parse(content.data, content.provider), "content")
+
+
+def fold_into_block(items: Sequence[Item], block: int, pins: AbstractSet[str] = _NO_PINS) -> Fold | None:
+    """The fold of everything before the compaction at place `block`; pinned items stay, behind it. `None` if there is nothing before it.
+
+    It spans the whole view, so that what is added to a fold comes behind the reply and not into it.
+    """
+    if not block:
+        return None
+    kept = (items[block], *(item for item in items[:block] if item.id in pins), *items[block + 1 :])
+    return Fold(items[0].id, items[-1].id, tuple(Keep(item.id) for item in kept))

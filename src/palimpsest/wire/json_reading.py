@@ -6,7 +6,7 @@ from typing import TypeAlias, TypeGuard
 import msgspec
 
 from palimpsest.core.errors import WireError
-from palimpsest.core.tokens.patterns import lazy_pattern
+from palimpsest.core.text import lazy_pattern
 
 Json: TypeAlias = dict[str, object]
 

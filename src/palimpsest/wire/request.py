@@ -7,7 +7,7 @@ from msgspec import Raw, field, json
 from msgspec.structs import replace
 
 from palimpsest.core.items import Form, Value
-from palimpsest.wire.models.cards import ModelCard, WireName
+from palimpsest.wire.models import ModelCard, WireName
 
 NULL = Raw(b"null")
 LONGEST_NAME: Mapping[WireName, int] = {"anthropic": 128, "responses": 64, "chat": 64}

@@ -4,16 +4,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
+from palimpsest.core.deltas import Delta, TextDelta, ThinkingDelta
 from palimpsest.core.errors import StreamCut, WireError
 from palimpsest.core.events import ModelReplied
-from palimpsest.core.events.deltas import Delta, TextDelta, ThinkingDelta
 from palimpsest.core.items import Value
-from palimpsest.wire.anthropic.decode import MessageAssembler, decode_message
-from palimpsest.wire.chat.decode import ChunkAssembler, decode_completion
-from palimpsest.wire.encoding.tools import NO_NAMES, Names, offered_delta, offered_reply
+from palimpsest.wire.anthropic import MessageAssembler, decode_message
+from palimpsest.wire.chat import ChunkAssembler, decode_completion
+from palimpsest.wire.encoding import NO_NAMES, Names, offered_delta, offered_reply
 from palimpsest.wire.json_reading import Json, parse, text
-from palimpsest.wire.models.cards import ModelCard, WireName
-from palimpsest.wire.responses.decode import ResponseAssembler, decode_response_object
+from palimpsest.wire.models import ModelCard, WireName
+from palimpsest.wire.responses import ResponseAssembler, decode_response_object
 
 _LINE_BREAK = re.compile(rb"\r\n|\n|\r")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"

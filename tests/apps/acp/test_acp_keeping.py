@@ -12,7 +12,7 @@ from editor import Desk, Editor, new_session, run
 from mcp_server import command, serving
 
 from palimpsest.core.events import ModeChanged
-from palimpsest.core.log.log import Log
+from palimpsest.core.log import Log
 from palimpsest.stores.home import Home
 
 WRITE = {"tool": "write", "args": {"path": "a.txt", "content": "one\n"}}

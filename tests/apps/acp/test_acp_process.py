@@ -16,7 +16,7 @@ from editor import PAL, Desk, run
 
 from palimpsest.core.events import ProcessEnded, TurnEnded
 
-WITHOUT_EXTRA = "import sys; sys.modules['acp'] = None; from palimpsest.apps.cli.start import main; main()"
+WITHOUT_EXTRA = "import sys; sys.modules['acp'] = None; from pal.cli.start import main; main()"
 # Its lock is held as long as it lives.
 HOLD = """#!/bin/bash
 exec 9> "$1"

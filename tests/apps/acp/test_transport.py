@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palimpsest.apps.acp.transport import LineTransport
+from pal.acp.transport import LineTransport
 
 REQUEST = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
 

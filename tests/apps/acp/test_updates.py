@@ -10,17 +10,13 @@ from generated import generate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palimpsest.apps.acp.calls import file_text, shown_call
-from palimpsest.apps.acp.replay import ReplayLimits, replay
-from palimpsest.apps.acp.texts import fenced, result_content
-from palimpsest.apps.acp.updates import SessionUpdates
-from palimpsest.core.edits import Fold
+from pal.acp.updates import ReplayLimits, SessionUpdates, fenced, file_text, replay, result_content, shown_call
+from palimpsest.agent.workspace import Workspace
+from palimpsest.core.deltas import TextDelta
 from palimpsest.core.events import Event, ModelReplied, Rewound, SessionOpened, ToolReturned, UserSaid, ViewEdited
-from palimpsest.core.events.deltas import TextDelta
-from palimpsest.core.items import Image, Text, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
-from palimpsest.tools.workspace import Workspace
+from palimpsest.core.items import Fold, Image, Text, ToolCall, ToolResult
+from palimpsest.core.log import Log
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 
 ROOT = Path("/repo")
 

@@ -12,9 +12,9 @@ from corpus import GOLDEN
 from pal_runs import LONG, SMALL, Pal, edited, long
 
 import palimpsest
-from palimpsest.apps.cli.main import cli
-from palimpsest.foreign.formats import FORMATS, TITLES
-from palimpsest.foreign.reading.finding import find_sources
+from pal.cli.main import cli
+from palimpsest.exchange.finding import find_sources
+from palimpsest.exchange.formats import FORMATS, TITLES
 
 SOURCE = Path(palimpsest.__file__).parent
 ROOT = SOURCE.parent.parent

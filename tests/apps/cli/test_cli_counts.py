@@ -10,13 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pal_runs import BEGAN, LONG, SMALL, Pal, edited, long, small
 
-from palimpsest.apps.cli.opening.home import short_ids
+from pal.cli.opening import short_ids
 from palimpsest.core.events import ModelReplied, SessionOpened, ToolReturned, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.recovery import recover
-from palimpsest.core.log.undo import rewind
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.log import Log, recover
+from palimpsest.core.undo import rewind
+from palimpsest.stores.in_memory import FixedClock
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "foreign"
 

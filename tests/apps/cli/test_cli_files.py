@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PAL = [sys.executable, "-m", "palimpsest.apps.cli"]
+PAL = [sys.executable, "-m", "pal.cli"]
 
 
 def test_a_link_in_the_place_of_the_tasks_leads_to_no_file_outside_and_the_home_is_private_with_any_umask(tmp_path: Path) -> None:

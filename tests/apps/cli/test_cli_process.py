@@ -10,17 +10,17 @@ import click
 import pytest
 from pal_runs import SMALL, Pal, long, small
 
-from palimpsest.apps.cli.main import COMMANDS
-from palimpsest.apps.cli.memory.group import memory
+from pal.cli.main import COMMANDS
+from pal.cli.memory import memory
 
 _LIMITED = """
 import resource, signal
-from palimpsest.apps.cli.main import main
+from pal.cli.main import main
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 main()
 """
-PAL = [sys.executable, "-m", "palimpsest.apps.cli"]
+PAL = [sys.executable, "-m", "pal.cli"]
 
 
 def _run(pal: Pal, *words: str, **env: str) -> subprocess.CompletedProcess[bytes]:
@@ -50,7 +50,7 @@ def test_help_names_every_command_and_loads_nothing_heavy(pal: Pal) -> None:
 
 
 def test_help_loads_neither_the_log_nor_the_terminal_nor_the_database() -> None:
-    script = "import sys; from palimpsest.apps.cli.main import cli\ntry: cli.main(['--help'])\nexcept SystemExit: print(*sys.modules)"
+    script = "import sys; from pal.cli.main import cli\ntry: cli.main(['--help'])\nexcept SystemExit: print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
     assert not {"rich", "msgspec", "sqlite3", "platformdirs", "httpx", "asyncio"} & set(done.stdout.split())
@@ -152,7 +152,7 @@ def test_an_error_that_cannot_be_printed_keeps_its_exit_code(pal: Pal, streams: 
     assert _run_in_shell(pal, streams, "nonsense").returncode == 2
 
 
-@pytest.mark.parametrize("module", ["click", "palimpsest.apps.cli.command_line", "palimpsest.apps.cli.look.cards"])
+@pytest.mark.parametrize("module", ["click", "pal.cli.command_line", "pal.cli.models"])
 def test_an_interrupt_while_modules_are_loaded_ends_quietly(module: str) -> None:
     script = f"""
 import sys
@@ -163,7 +163,7 @@ class Interrupting:
 sys.meta_path.insert(0, Interrupting())
 sys.argv = ["pal", "cards"]
 import runpy
-runpy.run_module("palimpsest.apps.cli", run_name="__main__")
+runpy.run_module("pal.cli", run_name="__main__")
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False, timeout=120)
 
@@ -173,7 +173,7 @@ runpy.run_module("palimpsest.apps.cli", run_name="__main__")
 def test_the_process_ends_with_the_code_of_the_command_after_threads_and_exit_functions_and_frees_nothing() -> None:
     script = """
 import atexit, sys, threading
-from palimpsest.apps.cli.start import main
+from pal.cli.start import main
 def work():
     threading.main_thread().join()
     atexit.register(print, "exit function")

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from pal_runs import LONG, SMALL, Pal, edited, long
 from rich.console import Console
 
-from palimpsest.apps.cli.output.tables import Columns, one_line
-from palimpsest.core.edits import Mask
+from pal.cli.tables import Columns, one_line
 from palimpsest.core.events import ViewEdited
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.items import Mask
+from palimpsest.core.log import Log
+from palimpsest.stores.in_memory import FixedClock
 
 
 def _printed(made: Columns, width: int) -> str:
@@ -109,7 +109,7 @@ def test_a_number_in_a_sentence_shows_whole_or_not_at_all(text: str, width: int,
 
 def _in_terminal(pal: Pal, *words: str, answer: bytes = b"", **env: str) -> tuple[int, str]:
     """Run the real program in a terminal of its own; the answer is typed when a question stands there."""
-    return _program_in_terminal(pal, [sys.executable, "-m", "palimpsest.apps.cli", *words], answer=answer, **env)
+    return _program_in_terminal(pal, [sys.executable, "-m", "pal.cli", *words], answer=answer, **env)
 
 
 def _program_in_terminal(pal: Pal, command: list[str], *, answer: bytes = b"", **env: str) -> tuple[int, str]:
@@ -169,7 +169,7 @@ def test_the_demo_leaves_no_progress_bar_on_the_terminal(pal: Pal, tmp_path: Pat
 
 
 _SHOWS_PROGRESS = """
-from palimpsest.apps.cli.output.values import progress
+from pal.cli.output import progress
 with progress("replaying", after_s=0.0) as show:
     show(1, 4)
     show(4, 4)

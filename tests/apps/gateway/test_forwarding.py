@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from palimpsest.apps.gateway.forwarding import read_body
+from pal.gateway.routing import read_body
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def installed(tmp_path: Path, model: Provider, agent: str, program: str) -> dict
 
 
 def wrap(tmp_path: Path, model: Provider, *words: str, agent: str = "claude", program: str = PROGRAM) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "palimpsest.apps.cli", "wrap", agent, "--mode", "palimpsest", "--", *words]
+    command = [sys.executable, "-m", "pal.cli", "wrap", agent, "--mode", "palimpsest", "--", *words]
     environment = installed(tmp_path, model, agent, program)
     return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
 
@@ -192,7 +192,7 @@ def test_a_program_whose_settings_go_past_the_gateway_is_named_before_it_starts_
 
 def test_a_program_without_a_terminal_that_sends_no_request_is_named_while_it_runs(tmp_path: Path) -> None:
     waits = "#!{python}\nimport sys\nsys.stdin.read()\n"
-    command = [sys.executable, "-m", "palimpsest.apps.cli", "wrap", "claude", "--quiet-seconds", "0.1"]
+    command = [sys.executable, "-m", "pal.cli", "wrap", "claude", "--quiet-seconds", "0.1"]
     with provider(Reply(messages_stream(0, "done"))) as model:
         environment = installed(tmp_path, model, "claude", waits)
         wrapped = subprocess.Popen(command, env=environment, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -210,7 +210,7 @@ def test_a_gateway_whose_wrapping_program_is_gone_still_answers(tmp_path: Path) 
         command = [
             sys.executable,
             "-m",
-            "palimpsest.apps.cli",
+            "pal.cli",
             "gateway",
             "--port",
             "0",

@@ -12,7 +12,7 @@ import pytest
 from provider_server import Reply, messages_stream, provider
 from running_gateway import gateway_running
 
-from palimpsest.apps.gateway.forwarding import Upstreams, require_other
+from pal.gateway.routing import Upstreams, require_other
 from palimpsest.core.errors import BadInput
 from palimpsest.stores.home import Home
 
@@ -134,7 +134,7 @@ def test_a_gateway_whose_provider_is_itself_does_not_start_and_says_what_to_give
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     environment = os.environ | {"PAL_HOME": str(tmp_path), "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}/"}
-    command = [sys.executable, "-m", "palimpsest.apps.cli", "gateway", "--port", str(port)]
+    command = [sys.executable, "-m", "pal.cli", "gateway", "--port", str(port)]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "is the address of this gateway itself" in ended.stderr
@@ -163,7 +163,7 @@ def test_a_connection_that_does_not_bring_a_request_is_closed(tmp_path: Path) ->
 def test_a_proxy_of_the_environment_that_cannot_be_used_is_named_and_nothing_starts(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
     environment |= {"PAL_HOME": str(tmp_path), "HTTPS_PROXY": "nonsense://127.0.0.1:9"}
-    command = [sys.executable, "-m", "palimpsest.apps.cli", "gateway", "--port", "0"]
+    command = [sys.executable, "-m", "pal.cli", "gateway", "--port", "0"]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "a proxy of the environment (HTTPS_PROXY) cannot be used: " in ended.stderr

@@ -11,16 +11,15 @@ import pytest
 from provider_server import Provider, Reply, Sent, messages_stream, provider
 from running_gateway import RunningGateway, gateway_running
 
-from palimpsest.apps.gateway.conversations import OpenConversations
-from palimpsest.apps.gateway.hosting import ConversationHost
-from palimpsest.apps.gateway.keep_alive import CacheKeeper, SentCall, is_billed_by_token, reading_request
-from palimpsest.apps.gateway.routing import ConversationName
+from pal.gateway.gateway import CacheKeeper, SentCall, is_billed_by_token, reading_request
+from pal.gateway.hosting import ConversationHost
+from pal.gateway.routing import ConversationName
+from pal.gateway.workers import OpenConversations
 from palimpsest.core.errors import StoreError
 from palimpsest.core.events import CallStarted, ModelReplied
-from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import Home
-from palimpsest.wire.models.cards import card
-from palimpsest.wire.models.prices import PriceBook, simulated_cost
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.wire.models import PriceBook, card, simulated_cost
 
 KEY = {"x-api-key": "k", "x-claude-code-session-id": "one"}
 MARK = {"cache_control": {"type": "ephemeral"}}

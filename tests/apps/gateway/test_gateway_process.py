@@ -25,7 +25,7 @@ ANSWERED = 12
 @contextmanager
 def gateway(home: Path, upstream: str) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
     """The process while it runs, and its address."""
-    command = (sys.executable, "-m", "palimpsest.apps.cli", "gateway", "--port", "0", "--anthropic", upstream, "--openai", upstream)
+    command = (sys.executable, "-m", "pal.cli", "gateway", "--port", "0", "--anthropic", upstream, "--openai", upstream)
     with subprocess.Popen(command, env=os.environ | {"PAL_HOME": str(home)}, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         try:
@@ -81,7 +81,7 @@ COUNTED = """
 import sys
 opened = []
 sys.addaudithook(lambda event, _facts: opened.append(event) if event in ("open", "os.scandir", "os.listdir") else None)
-from palimpsest.apps.cli.main import cli
+from pal.cli.main import cli
 try:
     cli.main(["sessions", "--json"], standalone_mode=False)
 finally:

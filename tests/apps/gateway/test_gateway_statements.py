@@ -10,12 +10,12 @@ import pytest
 from provider_server import Reply, messages_stream, provider
 from running_gateway import gateway_running
 
-from palimpsest.audit.pricing.two_bills import newest_bill
+from palimpsest.audit.two_bills import newest_bill
 from palimpsest.core.events import CallStarted, Failed, ModelReplied, ViewEdited
 from palimpsest.core.items import text_of
 from palimpsest.stores.home import Home
-from palimpsest.wire.models.prices import PriceBook
-from palimpsest.wire.rules.anthropic import anthropic_violations
+from palimpsest.wire.models import PriceBook
+from palimpsest.wire.rules import anthropic_violations
 
 KEY = "sk-ant-api03-never-written-anywhere"
 SESSION = {"x-claude-code-session-id": "5c43", "x-api-key": KEY, "anthropic-version": "2023-06-01"}

@@ -14,25 +14,24 @@ from bound_client import KEY, MODEL, SYSTEM, TOOLS, BoundClient, is_said, marked
 from msgspec.structs import replace
 from running_gateway import gateway_running
 
-from palimpsest.apps.cli.agent.gateway import bill_line
-from palimpsest.apps.gateway.hosting import ConversationHost, PreparedBody
-from palimpsest.apps.gateway.routing import ConversationName
-from palimpsest.apps.gateway.thinking import BETA
-from palimpsest.apps.gateway.workers import ThreadWorkers
-from palimpsest.audit.pricing.two_bills import GatewayBill
-from palimpsest.core.edits import Fold, Mask, Put, ReasoningLost
+from pal.cli.gateway import bill_line
+from pal.gateway.hosting import ConversationHost, PreparedBody
+from pal.gateway.routing import ConversationName
+from pal.gateway.thinking import BETA
+from pal.gateway.workers import ThreadWorkers
+from pal_lab.bench.live import gateway_process
+from palimpsest.audit.two_bills import GatewayBill
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import Failed, ModelReplied, ViewEdited
-from palimpsest.core.items import Text
-from palimpsest.engine.conversation.conversation import Conversation
-from palimpsest.lab.bench.processes.live.live_gateway import gateway_process
+from palimpsest.core.items import Fold, Mask, Put, ReasoningLost, Text
+from palimpsest.follow.conversation import Conversation
 from palimpsest.stores.home import Home
 from palimpsest.testing.strict.answers import ScriptedFailure, StrictRequest
 from palimpsest.testing.strict.provider import StrictAnswer, StrictProvider
 from palimpsest.wire.binding import thinking_key
-from palimpsest.wire.models.cards import WireName
+from palimpsest.wire.models import WireName
 
-PAL = (sys.executable, "-m", "palimpsest.apps.cli")
+PAL = (sys.executable, "-m", "pal.cli")
 HEADERS = {"anthropic-version": "2023-06-01", "x-api-key": "key"}
 STUB = "[cleared]"
 

@@ -17,19 +17,17 @@ import pytest
 from provider_server import Reply, messages_stream, provider
 from running_gateway import gateway_running
 
-from palimpsest.apps.gateway.conversations import MOST_OPEN, OpenConversations
-from palimpsest.apps.gateway.hosting import ConversationHost, Observed, PreparedBody, SentForm
-from palimpsest.apps.gateway.routing import ConversationName
-from palimpsest.apps.gateway.workers import ProcessWorkers, ThreadWorkers
+from pal.gateway.hosting import ConversationHost, Observed, PreparedBody, SentForm
+from pal.gateway.routing import ConversationName
+from pal.gateway.workers import MOST_OPEN, OpenConversations, ProcessWorkers, ThreadWorkers
+from pal_lab.bench.live import HonestProvider
+from pal_lab.bench.processes import body_of, round_of, stream_of, time_streams
 from palimpsest.core.errors import StoreError
 from palimpsest.core.events import Failed, ModelReplied, SessionOpened, Titled, ViewEdited
-from palimpsest.lab.bench.processes.gateway import body_of, round_of, stream_of
-from palimpsest.lab.bench.processes.live.honest_provider import HonestProvider
-from palimpsest.lab.bench.processes.streams import time_streams
 from palimpsest.stores.home import Home
-from palimpsest.wire.models.cards import WireName
+from palimpsest.wire.models import WireName
 
-PAL = (sys.executable, "-m", "palimpsest.apps.cli")
+PAL = (sys.executable, "-m", "pal.cli")
 MODEL = "claude-sonnet-4-6"
 
 

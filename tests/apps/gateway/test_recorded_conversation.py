@@ -3,10 +3,10 @@ from typing import Any
 
 import pytest
 
-from palimpsest.apps.gateway.given import fields_of, with_breakpoint
-from palimpsest.apps.gateway.recorded import Exchange, RecordedConversation
+from pal.gateway.hosting import Exchange, RecordedConversation
+from pal.gateway.routing import fields_of, with_breakpoint
 from palimpsest.core.events import ViewEdited
-from palimpsest.engine.conversation.conversation import Conversation
+from palimpsest.follow.conversation import Conversation
 from palimpsest.stores.home import Home
 
 MARK = {"cache_control": {"type": "ephemeral"}}

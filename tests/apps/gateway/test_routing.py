@@ -3,9 +3,8 @@ from typing import Any
 
 import pytest
 
-from palimpsest.apps.gateway.given import RequestReader, fields_of, is_followed
-from palimpsest.apps.gateway.routing import ConversationName, conversation_name
-from palimpsest.wire.models.cards import WireName
+from pal.gateway.routing import ConversationName, RequestReader, conversation_name, fields_of, is_followed
+from palimpsest.wire.models import WireName
 
 PROMPT = "You are a coding agent. " * 40
 

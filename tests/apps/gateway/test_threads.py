@@ -9,7 +9,7 @@ import pytest
 from provider_server import Reply, messages_stream, provider
 from running_gateway import gateway_running
 
-from palimpsest.apps.gateway.threads import REFUSAL
+from pal.gateway.thinking import REFUSAL
 from palimpsest.core.events import Failed, ModelReplied, UserSaid, ViewEdited
 from palimpsest.core.items import text_of
 from palimpsest.stores.home import Home

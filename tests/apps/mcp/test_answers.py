@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.apps.mcp.answers import Answers, OfferedResource, answer_or_error
+from pal.mcp.answers import Answers, OfferedResource, answer_or_error
 from palimpsest.core.events import ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.engine.memory.access.writing import NewNote, add_note
-from palimpsest.engine.memory.memories import Memories, memories_of
-from palimpsest.engine.memory.project_memory import project_memory
-from palimpsest.stores.config.memory_config import MemoryConfig
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.memory.notebook import Memories, memories_of
+from palimpsest.memory.session_memory import project_memory
+from palimpsest.memory.writing import NewNote, add_note
 from palimpsest.stores.home import Home
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.stores.memory_config import MemoryConfig
 
 NOW = 1_780_000_000_000
 READING = ["recall", "search_sessions", "show_item", "list_notes"]

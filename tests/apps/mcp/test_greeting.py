@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from palimpsest.apps.mcp.answers import Answers
-from palimpsest.apps.mcp.declared import offered_tools
-from palimpsest.apps.mcp.greeting import HANDSHAKE_VERSIONS, early_list, early_reply, is_notification
-from palimpsest.apps.mcp.server import server_of
-from palimpsest.apps.mcp.serving import serve_lines
+from pal.mcp.answers import Answers, offered_tools
+from pal.mcp.greeting import HANDSHAKE_VERSIONS, early_list, early_reply, is_notification
+from pal.mcp.server import server_of
+from pal.mcp.serving import serve_lines
 from palimpsest.stores.home import Home
 
 

@@ -17,7 +17,7 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from pal_mcp import COMMAND, serving
 
-from palimpsest.apps.mcp.greeting import HANDSHAKE_VERSIONS, INSTRUCTIONS
+from pal.mcp.greeting import HANDSHAKE_VERSIONS, INSTRUCTIONS
 
 MODERN = "2026-07-28"
 PREFIX = "io.modelcontextprotocol"

@@ -12,13 +12,11 @@ import pytest
 from click.testing import CliRunner
 from pal_mcp import COMMAND, serving
 
-from palimpsest.apps.cli.agent.mcp import mcp
-from palimpsest.apps.mcp.serving import token_of
+from pal.cli.mcp import mcp
+from pal.mcp.serving import token_of
+from palimpsest.agent.tool import ToolOutput
+from palimpsest.coding.mcp.connection import HttpServer, ServerConnection, StdioServer, TimeLimits, call_output
 from palimpsest.core.errors import StoreError
-from palimpsest.tools.mcp.connection import ServerConnection, TimeLimits
-from palimpsest.tools.mcp.results import call_output
-from palimpsest.tools.mcp.transport import HttpServer, StdioServer
-from palimpsest.tools.tool import ToolOutput
 
 LIMITS = TimeLimits(60.0, 60.0)
 
@@ -76,7 +74,7 @@ def test_a_token_that_can_be_guessed_is_refused(tmp_path: Path) -> None:
 
 
 def test_without_the_extra_the_command_says_how_to_install_it(tmp_path: Path) -> None:
-    program = "import sys; sys.modules['mcp_types'] = None\nfrom palimpsest.apps.cli.main import cli\ncli.main(['mcp'])"
+    program = "import sys; sys.modules['mcp_types'] = None\nfrom pal.cli.main import cli\ncli.main(['mcp'])"
     first = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "server/discover"}) + "\n"
     variables = {**os.environ, "PAL_HOME": str(tmp_path)}
     command = [sys.executable, "-c", program]

@@ -2,12 +2,11 @@
 
 from prompt_toolkit.data_structures import Size
 
-from palimpsest.apps.terminal.choosing import Chooser
-from palimpsest.apps.terminal.frame import Frame
-from palimpsest.apps.terminal.screen.blocks import Block, NoticeBlock
-from palimpsest.apps.terminal.screen.look import ScreenLook
-from palimpsest.apps.terminal.screen.question import PermissionQuestion
-from palimpsest.apps.terminal.screen.status import Status
+from pal.terminal.choosing import Chooser
+from pal.terminal.display import Frame
+from pal.terminal.look import ScreenLook
+from pal.terminal.painting import Block, NoticeBlock
+from pal.terminal.transcript import PermissionQuestion, Status
 
 SIZE = Size(rows=24, columns=80)
 

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.audit.pricing.bill import EMPTY_CACHE, Block, Breakpoint, CacheContents, CacheRules, Prompt, bill, cache_rules, prices_of
+from palimpsest.audit.cache import EMPTY_CACHE, Block, Breakpoint, CacheContents, CacheRules, Prompt, bill, cache_rules, prices_of
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Usage
-from palimpsest.wire.models.cards import card
-from palimpsest.wire.models.prices import simulated_cost
+from palimpsest.wire.models import card, simulated_cost
 
 BREAKPOINTS = CacheRules("breakpoints", 1_024)
 AUTOMATIC = CacheRules("automatic", 1_024)

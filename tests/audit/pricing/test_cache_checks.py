@@ -4,9 +4,8 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from palimpsest.audit.pricing.cache_checks import CacheCheck, cache_checks
-from palimpsest.core.events import CallStarted, Event, ModelReplied, Usage
-from palimpsest.core.events.calls import CacheDiagnosis
+from palimpsest.audit.cache import CacheCheck, cache_checks
+from palimpsest.core.events import CacheDiagnosis, CallStarted, Event, ModelReplied, Usage
 
 SAME, PENDING = CacheDiagnosis("same"), CacheDiagnosis("unknown")
 CHANGED = CacheDiagnosis("changed", "system_changed", 30_000)

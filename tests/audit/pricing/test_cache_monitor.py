@@ -4,15 +4,13 @@ import pytest
 from situations import situation
 from workplace import reply, say, work
 
-from palimpsest.audit.pricing.cache_state import watch_after_edit, watch_after_reply
-from palimpsest.core.edits import Edit, Fold, Insert, Mask, Put
+from palimpsest.audit.cache import watch_after_edit, watch_after_reply
 from palimpsest.core.events import Usage, ViewEdited
-from palimpsest.core.items import Text
-from palimpsest.core.policy import proposal_of
-from palimpsest.core.situation import Cache, CacheReads
+from palimpsest.core.items import Edit, Fold, Insert, Mask, Put, Text
+from palimpsest.core.plans import Cache, CacheReads, proposal_of
 from palimpsest.policies.budgets import palimpsest_budget
 from palimpsest.policies.notices import WatchCache
-from palimpsest.profiles.profile import Profile
+from palimpsest.policies.profile import Profile
 
 NOTHING = CacheReads()
 

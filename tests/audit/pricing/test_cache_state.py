@@ -5,8 +5,8 @@ from msgspec import Raw
 from side_calls import side_reply
 from workplace import say, work
 
-from palimpsest.audit.pricing.prefixes import MOST_PREFIXES, item_positions, warm_prefixes
-from palimpsest.core.edits import Fold, Insert, Mask, Put
+from palimpsest.agent.session import Session
+from palimpsest.audit.cache import MOST_PREFIXES, item_positions, warm_prefixes
 from palimpsest.core.events import (
     CallStarted,
     ContextStated,
@@ -20,12 +20,11 @@ from palimpsest.core.events import (
     Usage,
     ViewEdited,
 )
-from palimpsest.core.items import Content, Text, ToolCall, ToolResult
-from palimpsest.core.situation import Cache, CachedPrefix
-from palimpsest.engine.session import Session
+from palimpsest.core.items import Content, Fold, Insert, Mask, Put, Text, ToolCall, ToolResult
+from palimpsest.core.plans import Cache, CachedPrefix
 from palimpsest.policies.budgets import palimpsest_budget
-from palimpsest.profiles.profile import Profile
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.policies.profile import Profile
+from palimpsest.stores.in_memory import FixedClock
 
 FIVE, HOUR = 300_000, 3_600_000
 MINUTE = 60_000

@@ -8,14 +8,14 @@ import pytest
 from corpus import WITHOUT, corpus, golden
 from readings import Home
 
-from palimpsest.audit.pricing.cache_state import CacheProjection
-from palimpsest.audit.pricing.metering import Metering
+from palimpsest.audit.cache import CacheProjection
+from palimpsest.audit.sizes import Metering
 from palimpsest.core.events import ModelReplied
-from palimpsest.core.log.log import Log
-from palimpsest.core.projections.view import ViewProjection
-from palimpsest.foreign.formats import format_named
-from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.wire.models.cards import recorded_card
+from palimpsest.core.log import Log
+from palimpsest.core.view_projection import ViewProjection
+from palimpsest.exchange.formats import format_named
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.wire.models import recorded_card
 
 # A session of each kind of cache and lifetime; `pal replay` looks at all of them.
 CLAUDE = [path for name in ("12f1f541", "410df8db", "77e148b8", "9205db7e") for path in corpus(f"claude-code/*{name}*.jsonl")]

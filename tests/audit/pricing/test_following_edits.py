@@ -8,20 +8,17 @@ from hypothesis import strategies as st
 from working_days import MODEL, PROFILE, Step, steps, take_back, tell
 from workplace import say, work
 
-from palimpsest.audit.pricing.bill import Block, Prompt
-from palimpsest.audit.pricing.metering import Metering
-from palimpsest.audit.pricing.prefixes import cumulative_tokens
-from palimpsest.audit.pricing.size_rules import claude_size
+from palimpsest.audit.cache import Block, Prompt, cumulative_tokens
+from palimpsest.audit.loss import survival_of
+from palimpsest.audit.sizes import Metering, claude_size
 from palimpsest.audit.uses import UsesProjection
-from palimpsest.audit.visibility.survival import survival_of
-from palimpsest.audit.visibility.visible import VisibleText, texts_of
+from palimpsest.audit.visible import VisibleText, texts_of
 from palimpsest.core.events import CallStarted, EditUndone, Event, ModelReplied, ModelSwitched, ToolReturned, Usage, ViewEdited
-from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult, seq_of, shared_prefix_length
-from palimpsest.core.pairs import pending_calls, unpaired
-from palimpsest.core.projections.view import ViewProjection
-from palimpsest.core.tokens.counter import TokenCounter
+from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult, pending_calls, seq_of, shared_prefix_length, unpaired
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import View
-from palimpsest.wire.models.cards import card
+from palimpsest.core.view_projection import ViewProjection
+from palimpsest.wire.models import card
 
 
 class Followed:

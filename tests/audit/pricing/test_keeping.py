@@ -7,25 +7,28 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from palimpsest.audit.pricing.bill import FIVE_MINUTES_MS, HOUR_MS
-from palimpsest.audit.pricing.keeping import (
+from palimpsest.audit.cache import FIVE_MINUTES_MS, HOUR_MS
+from palimpsest.audit.prices import (
     KEEP_ALIVE_LOSS,
     LIFETIME_LOSS,
     MOST_READS,
     CacheLifetime,
     CacheTariff,
+    StartedCall,
+    after_call,
     allowance,
     chosen_lifetime,
     joined,
+    price,
     reads_worth,
     reserve,
     survival,
     tariff_of,
+    with_pause,
 )
-from palimpsest.audit.pricing.pauses import StartedCall, after_call, price, with_pause
 from palimpsest.core.events import Usage
-from palimpsest.core.situation import CacheAccount
-from palimpsest.wire.models.cards import card
+from palimpsest.core.plans import CacheAccount
+from palimpsest.wire.models import card
 
 MINUTE = 60_000
 CLAUDE = CacheTariff(0.1, 5.0, CacheLifetime(FIVE_MINUTES_MS, 1.25), CacheLifetime(HOUR_MS, 2.0))

@@ -3,15 +3,14 @@
 import pytest
 from workplace import reply, say, work
 
-from palimpsest.audit.pricing.keeping import tariff_of
-from palimpsest.audit.pricing.pauses import MOST_PAUSES, StartedCall, after_call, with_pause
+from palimpsest.agent.session import Session
+from palimpsest.audit.prices import MOST_PAUSES, StartedCall, after_call, tariff_of, with_pause
 from palimpsest.core.events import CallStarted, ModelReplied, TurnStarted, Usage
 from palimpsest.core.items import Text
-from palimpsest.core.situation import CacheAccount
-from palimpsest.engine.session import Session
-from palimpsest.profiles.named import profile
-from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.wire.models.cards import card
+from palimpsest.core.plans import CacheAccount
+from palimpsest.policies.named import profile
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.wire.models import card
 
 MINUTE = 60_000
 TARIFF = tariff_of(card("claude-sonnet-4-5"))

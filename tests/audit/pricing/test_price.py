@@ -8,21 +8,20 @@ from msgspec.structs import replace
 from situations import prefix, situation, used, words
 from workplace import offline, say, work
 
-from palimpsest.audit.pricing.bill import Bill, Breakpoint, CacheContents, Prompt, bill, cache_rules
-from palimpsest.audit.pricing.price import next_bills, price_of
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Session
+from palimpsest.audit.cache import Bill, Breakpoint, CacheContents, Prompt, bill, cache_rules
+from palimpsest.audit.prices import next_bills, price_of
 from palimpsest.core.events import CallStarted, ModelReplied, ToolReturned, Usage, ViewEdited
 from palimpsest.core.items import Cover, Item, Text, ToolCall, ToolResult
-from palimpsest.core.situation import CachedPrefix, Situation
+from palimpsest.core.plans import CachedPrefix, Situation
 from palimpsest.core.view import View
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
-from palimpsest.policies.clear.results import ClearResults
-from palimpsest.profiles.named import profile
-from palimpsest.profiles.profile import Profile
+from palimpsest.peers.clearing import ClearResults
+from palimpsest.policies.named import profile
+from palimpsest.policies.profile import Profile
+from palimpsest.wire.breakpoints import with_anchors
 from palimpsest.wire.encode import encode
-from palimpsest.wire.encoding.breakpoints import with_anchors
-from palimpsest.wire.models.cards import card
-from palimpsest.wire.models.prices import simulated_cost
+from palimpsest.wire.models import card, simulated_cost
 
 CALL, RESULT = used(2, "Bash", '{"command":"ls"}', 30_020)
 # 40k before the result, 98k up to the last tail, 2k since.

@@ -7,16 +7,16 @@ from msgspec import structs
 from situations import CLAUDE, prefix, situation, size, words
 from workplace import work
 
-from palimpsest.audit.pricing.prefixes import WarmPrefixes
-from palimpsest.audit.pricing.price import Rates, fold_price, price_of_fold, rates_of, rent_of_call, request_after_fold, tokens_after_fold
+from palimpsest.audit.cache import WarmPrefixes
+from palimpsest.audit.prices import Rates, fold_price, price_of_fold, rates_of, rent_of_call, request_after_fold, tokens_after_fold
 from palimpsest.core.events import CallStarted, Failed, ModelReplied, TurnStarted, Usage, UserSaid
 from palimpsest.core.items import Item, Text
-from palimpsest.core.situation import PARTS, Cache, CacheAccount, Evidence, UserMessage
-from palimpsest.core.tokens.counter import TokenCounter
+from palimpsest.core.plans import PARTS, Cache, CacheAccount, Evidence, UserMessage
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import Reported, View
-from palimpsest.profiles.named import profile
-from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.wire.models.cards import ModelCard, Prices, card, resized
+from palimpsest.policies.named import profile
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.wire.models import ModelCard, Prices, card, resized
 
 HEAD = (Item("0.0", "context", Text("x20000")),)
 SAID = Evidence(user_messages=(UserMessage("1.0", 0, "please", 1_500), UserMessage("9.0", 0, "again", 500)))

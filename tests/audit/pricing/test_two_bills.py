@@ -1,12 +1,12 @@
 import pytest
 
-from palimpsest.audit.pricing.bill import Breakpoint
-from palimpsest.audit.pricing.two_bills import BilledRequest, GatewayBill, PricedCall, TwoBills, newest_bill
+from palimpsest.audit.cache import Breakpoint
+from palimpsest.audit.two_bills import BilledRequest, GatewayBill, PricedCall, TwoBills, newest_bill
 from palimpsest.core.events import SessionOpened, Usage, UserSaid
 from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock, MemorySessions
-from palimpsest.wire.models.cards import card
+from palimpsest.core.log import Log
+from palimpsest.stores.in_memory import FixedClock, MemorySessions
+from palimpsest.wire.models import card
 
 CARD = card("claude-sonnet-4-5")
 MINUTE = 60_000

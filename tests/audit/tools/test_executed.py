@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.audit.tools.executed import executed, program_name
+from palimpsest.audit.shell_lines import executed, program_name
 
 
 def words(line: str) -> list[str]:

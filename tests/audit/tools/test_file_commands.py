@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.audit.tools.file_commands import shell_file_accesses
+from palimpsest.audit.commands import shell_file_accesses
 
 DIFF = "--- a/x.c\n+++ b/x.c\n@@ -1 +1 @@\n-a\n+b\n"
 

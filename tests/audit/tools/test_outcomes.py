@@ -4,16 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.audit.tools.outcomes import (
+from palimpsest.audit.tool_calls import (
     command_failed,
     error_line,
     handle_in_call,
     handle_in_output,
     is_test_command,
     normalized_command,
+    open_tasks,
     summary_of_tests,
+    task_change,
+    task_key,
+    with_task_number,
 )
-from palimpsest.audit.tools.tasks import open_tasks, task_change, task_key, with_task_number
 from palimpsest.core.items import ToolCall
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.audit.tools.shell import LONGEST, Redirect, ShellCommand, parse_line
+from palimpsest.audit.shell_lines import LONGEST, Redirect, ShellCommand, parse_line
 
 PATCH = "*** Begin Patch\n*** Update File: q.py\n*** End Patch\n"
 WHOLE_LINES = [

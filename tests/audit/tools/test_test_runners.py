@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.audit.tools.test_runners import runs_tests
+from palimpsest.audit.commands import runs_tests
 
 RUN_TESTS = """
 pytest -q

@@ -1,6 +1,6 @@
 import pytest
 
-from palimpsest.audit.tools.changes import TextChange, changes_of, with_change
+from palimpsest.audit.tool_calls import TextChange, changes_of, with_change
 from palimpsest.core.items import ToolCall
 
 PATCH = """*** Begin Patch

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
 
-from palimpsest.audit.tools.calls import (
+from palimpsest.audit.commands import FileAccess
+from palimpsest.audit.tool_calls import (
     Action,
     ToolClass,
     action_of,
@@ -18,7 +19,6 @@ from palimpsest.audit.tools.calls import (
     shell_line,
     tool_class,
 )
-from palimpsest.audit.tools.file_commands import FileAccess
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Form, Text, ToolCall, ToolResult
 from palimpsest.wire.request import Tool, ToolKind

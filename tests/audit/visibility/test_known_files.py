@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.audit.visibility.known_files import KnownText, known_texts, without_line_numbers
+from palimpsest.audit.visible import KnownText, known_texts, without_line_numbers
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
 
 READ = "     1\tone = 1\n     2\ttwo = 2\n\n<system-reminder>careful</system-reminder>"

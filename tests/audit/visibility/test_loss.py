@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from palimpsest.audit.visibility.loss import loss_of
-from palimpsest.audit.visibility.visible import VisibleText
-from palimpsest.core.edits import Loss, LostEntity
-from palimpsest.core.items import Cover, Item, Opaque, Text, ToolCall, ToolResult
+from palimpsest.audit.loss import loss_of
+from palimpsest.audit.visible import VisibleText
+from palimpsest.core.items import Cover, Item, Loss, LostEntity, Opaque, Text, ToolCall, ToolResult
 from palimpsest.core.view import View
 
 USER = Item("1.0", "user", Text("Please repair src/app/cart.py, the limit is 250."))

@@ -1,9 +1,9 @@
 """The index of results by the names they show."""
 
-from palimpsest.audit.tools.calls import Action
-from palimpsest.audit.visibility.result_index import ResultIndex, index_results
+from palimpsest.audit.tool_calls import Action
+from palimpsest.audit.visible import ResultIndex, index_results
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
-from palimpsest.core.situation import Use
+from palimpsest.core.plans import Use
 
 ITEMS = (
     Item("1.0", "call", ToolCall("c", "Bash", '{"command":"make"}')),

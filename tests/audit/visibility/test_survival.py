@@ -6,14 +6,14 @@ from corpus import CORPUS, WITHOUT
 
 from palimpsest.audit.evidence import EvidenceProjection
 from palimpsest.audit.fold_texts import evidence_block
-from palimpsest.audit.visibility.survival import ShownCount, Survival, survival_of
-from palimpsest.audit.visibility.visible import readable_text
+from palimpsest.audit.loss import ShownCount, Survival, survival_of
+from palimpsest.audit.visible import readable_text
 from palimpsest.core.events import Body, Event, ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.tokens.estimate import estimate
-from palimpsest.foreign.formats import FORMATS, format_named
-from palimpsest.foreign.reading.finding import find_sources
-from palimpsest.foreign.reading.importing import import_session
+from palimpsest.core.tokens import estimate
+from palimpsest.exchange.finding import find_sources
+from palimpsest.exchange.formats import FORMATS, format_named
+from palimpsest.exchange.importing import import_session
 from palimpsest.stores.home import Home
 
 

@@ -1,4 +1,4 @@
-from palimpsest.core.events.deltas import CallDelta, TextDelta, ThinkingDelta, deltas_of
+from palimpsest.core.deltas import CallDelta, TextDelta, ThinkingDelta, deltas_of
 from palimpsest.core.items import Content, Opaque, Text, Thinking, ToolCall
 
 PARTS: tuple[Content, ...] = (

@@ -1,6 +1,6 @@
 import pytest
 
-from palimpsest.core.events.stops import StopReason, decoded_stop, stop_reason
+from palimpsest.core.events import StopReason, decoded_stop, stop_reason
 from palimpsest.core.items import Content, Text, ToolCall
 
 SAID: tuple[Content, ...] = (Text("Done.", "assistant"),)

@@ -5,8 +5,8 @@ import pytest
 
 from palimpsest.core.errors import BadLog
 from palimpsest.core.events import Event, SessionOpened, TaskChanged, TurnEnded, Unknown, UserSaid
-from palimpsest.core.format.codec import body_bytes, decode_chunk, decode_line, encode_body, encode_line, link_of_line
 from palimpsest.core.items import Text
+from palimpsest.core.lines import body_bytes, decode_chunk, decode_line, encode_body, encode_line, link_of_line
 
 
 def test_a_line_is_written_in_a_fixed_order_with_the_body_last() -> None:

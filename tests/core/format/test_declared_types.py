@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palimpsest.core.events import Body, ModelReplied, ToolReturned, Usage, UserSaid
-from palimpsest.core.format.codec import encode_body
-from palimpsest.core.format.declared_types import has_declared_types
 from palimpsest.core.items import Content, Image, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.lines import encode_body, has_declared_types
 
 ANYTHING = st.sampled_from(["word", "", None, 7, 1.5, True, b"bytes", ("tuple",), "user", "json", "whole"])
 

@@ -9,7 +9,6 @@ import pytest
 from legacy_logs import store_of
 from msgspec.structs import astuple
 
-from palimpsest.core.edits import Fold, Mask, Put
 from palimpsest.core.events import (
     Body,
     EditRefused,
@@ -22,13 +21,12 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
-from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.recovery import recover
-from palimpsest.core.log.undo import restore
-from palimpsest.core.log.verify import verify
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
-from palimpsest.stores.jsonl import JsonlSessions
+from palimpsest.core.items import Fold, Item, Mask, Put, Text, ToolCall, ToolResult, text_of
+from palimpsest.core.log import Log, recover
+from palimpsest.core.undo import restore
+from palimpsest.core.verify import verify
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs
+from palimpsest.stores.sessions import JsonlSessions
 
 WRITTEN = Path(__file__).parents[2] / "golden" / "logs-0.1.0"
 MEANING: dict[str, Any] = json.loads((WRITTEN / "meaning.json").read_text(encoding="utf-8"))

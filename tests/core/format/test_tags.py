@@ -9,18 +9,17 @@ from msgspec.structs import replace
 from recalling_desk import TABS
 from worlds import MemoryWorld
 
-from palimpsest.core.format.tags import within, without_tags
-from palimpsest.engine.children.reports import briefing
-from palimpsest.engine.children.roles import AgentRole
-from palimpsest.memory.showing.note_block import note_text
-from palimpsest.policies.limiters.results import placeholder
-from palimpsest.policies.restore import reminder as restored
+from palimpsest.agent.roles import AgentRole, briefing
+from palimpsest.core.text import within, without_tags
+from palimpsest.memory.shown import note_text
+from palimpsest.peers.claude_code import claude_code_2_1_325_sources, claude_code_sources
+from palimpsest.peers.claude_code import reminder as restored
+from palimpsest.peers.clearing import placeholder
+from palimpsest.peers.codex import codex_0_166_sources, codex_sources
+from palimpsest.peers.opencode import opencode_1_18_sources, opencode_sources
+from palimpsest.sources.sets import classroom_sources, palimpsest_sources
 from palimpsest.sources.source import GitFacts, NetworkPolicy, SessionState, Source, reminder
-from palimpsest.sources.variants.claude_code import claude_code_2_1_325_sources, claude_code_sources
-from palimpsest.sources.variants.codex import codex_0_166_sources, codex_sources
-from palimpsest.sources.variants.opencode import opencode_1_18_sources, opencode_sources
-from palimpsest.sources.variants.palimpsest import classroom_sources, palimpsest_sources
-from palimpsest.wire.encoding.messages import framed_statement
+from palimpsest.wire.encoding import framed_statement
 from palimpsest.wire.request import Tool
 
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.core.events.event_items import numbers_of
-from palimpsest.core.format.texts import counted, dollars, is_date, iso_time, percent_of, price_facts, utc_text, whole_number
+from palimpsest.core.events import numbers_of
+from palimpsest.core.text import counted, dollars, is_date, iso_time, percent_of, price_facts, utc_text, whole_number
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import pytest
 from palimpsest.core.errors import PalimpsestError, StoreError
 from palimpsest.core.events import SessionOpened, UserSaid
 from palimpsest.core.items import Text
-from palimpsest.core.log.log import CHECKPOINT_EVERY, Log
-from palimpsest.core.log.verify import verify
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryFile, MemorySessions
-from palimpsest.stores.jsonl import JsonlSessions
+from palimpsest.core.log import CHECKPOINT_EVERY, Log
+from palimpsest.core.verify import verify
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemoryFile, MemorySessions
+from palimpsest.stores.sessions import JsonlSessions
 
 
 class RefusingLines(MemoryFile):

@@ -10,9 +10,9 @@ import pytest
 from palimpsest.core.errors import BadLog
 from palimpsest.core.events import SessionOpened, UserSaid
 from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock, MemorySessions
-from palimpsest.stores.jsonl import JsonlSessions
+from palimpsest.core.log import Log
+from palimpsest.stores.in_memory import FixedClock, MemorySessions
+from palimpsest.stores.sessions import JsonlSessions
 
 WRITER = Path(__file__).parents[2] / "support" / "sessions" / "told_writer.py"
 

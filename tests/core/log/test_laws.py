@@ -3,19 +3,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from palimpsest.core.edits import Fold
+from palimpsest.core.budget import used
 from palimpsest.core.events import Event, ViewEdited
-from palimpsest.core.format.codec import decode_line, encode_body, encode_line
-from palimpsest.core.items import Item, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.undo import plan_undo, undo
-from palimpsest.core.log.verify import verify
-from palimpsest.core.pairs import newly_unpaired, unpaired
-from palimpsest.core.projections.view import ViewProjection, project
-from palimpsest.core.tokens.budget import used
-from palimpsest.core.tokens.counter import TokenCounter
-from palimpsest.core.tokens.sizes import palimpsest_size
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.core.items import Fold, Item, ToolCall, ToolResult, newly_unpaired, unpaired
+from palimpsest.core.lines import decode_line, encode_body, encode_line
+from palimpsest.core.log import Log
+from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.tokens import palimpsest_size
+from palimpsest.core.undo import plan_undo, undo
+from palimpsest.core.verify import verify
+from palimpsest.core.view_projection import ViewProjection, project
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 
 
 def shown(items: tuple[Item, ...]) -> list[Item]:

@@ -4,7 +4,6 @@ import pytest
 from histories import new_log
 from msgspec import Raw
 
-from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put, Unmask
 from palimpsest.core.errors import BadEdit, BadInput, PalimpsestError, ReadOnly
 from palimpsest.core.events import (
     Body,
@@ -21,11 +20,11 @@ from palimpsest.core.events import (
     UserTyped,
     ViewEdited,
 )
-from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.undo import restore, rewind, undo
-from palimpsest.core.log.verify import verify
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemoryFile, MemorySessions
+from palimpsest.core.items import Fold, Insert, Keep, Mask, Put, Text, ToolCall, ToolResult, Unmask
+from palimpsest.core.log import Log
+from palimpsest.core.undo import restore, rewind, undo
+from palimpsest.core.verify import verify
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemoryFile, MemorySessions
 
 
 def user_message(text: str) -> UserSaid:

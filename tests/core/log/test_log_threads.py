@@ -9,10 +9,10 @@ import pytest
 
 from palimpsest.core.events import CallStarted, Event, ModelReplied, SessionOpened, UserSaid, UserTyped
 from palimpsest.core.items import Text
-from palimpsest.core.log.log import CHECKPOINT_EVERY, Log
-from palimpsest.core.log.verify import verify
-from palimpsest.core.projections.projection import Projection, Scope, Views
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.core.log import CHECKPOINT_EVERY, Log
+from palimpsest.core.verify import verify
+from palimpsest.core.view import Projection, Scope, Views
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 
 
 def new_log(store: MemorySessions) -> Log:

@@ -2,9 +2,8 @@ from histories import new_log
 
 from palimpsest.core.events import CallStarted, Interrupted, ModelReplied, ToolReturned, ToolStarted, UserSaid, UserTyped
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.recovery import NEVER_RAN, STOPPED, UNKNOWN_OUTCOME, recover
-from palimpsest.stores.ephemeral import FixedClock, MemorySessions
+from palimpsest.core.log import NEVER_RAN, STOPPED, UNKNOWN_OUTCOME, Log, recover
+from palimpsest.stores.in_memory import FixedClock, MemorySessions
 
 
 def test_a_tool_that_was_started_has_an_unknown_outcome_and_others_never_ran() -> None:

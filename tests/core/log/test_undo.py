@@ -1,15 +1,14 @@
 import pytest
 from histories import new_log
 
-from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put
 from palimpsest.core.errors import BadEdit, BadInput
 from palimpsest.core.events import EditUndone, ModelReplied, Rewound, ToolReturned, Usage, UserSaid, ViewEdited
-from palimpsest.core.format.path import EventRange, Path
-from palimpsest.core.items import Cover, Text, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.undo import plan_undo, restore, rewind, undo
+from palimpsest.core.items import Cover, Fold, Insert, Keep, Mask, Put, Text, ToolCall, ToolResult
+from palimpsest.core.lines import EventRange, Path
+from palimpsest.core.log import Log
+from palimpsest.core.undo import plan_undo, restore, rewind, undo
 from palimpsest.core.view import Reported
-from palimpsest.stores.ephemeral import FixedClock, MemorySessions
+from palimpsest.stores.in_memory import FixedClock, MemorySessions
 
 
 def session(store: MemorySessions | None = None) -> Log:

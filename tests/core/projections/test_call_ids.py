@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from palimpsest.core.edits import Fold, Put
 from palimpsest.core.events import (
     Body,
     ChildOpened,
@@ -25,12 +24,10 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
-from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.recovery import NEVER_RAN, UNKNOWN_OUTCOME, recover
-from palimpsest.core.log.undo import restore, rewind
-from palimpsest.core.pairs import unpaired
-from palimpsest.stores.ephemeral import FixedClock, MemorySessions
+from palimpsest.core.items import Fold, Item, Put, Text, ToolCall, ToolResult, text_of, unpaired
+from palimpsest.core.log import NEVER_RAN, UNKNOWN_OUTCOME, Log, recover
+from palimpsest.core.undo import restore, rewind
+from palimpsest.stores.in_memory import FixedClock, MemorySessions
 
 
 def call(log: Log, *ids: str) -> list[ToolCall]:

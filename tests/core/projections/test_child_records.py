@@ -4,9 +4,9 @@ from histories import new_log
 from msgspec.structs import replace
 
 from palimpsest.core.events import ChildEnded, ChildOpened, ContextStated, Rewound, Statement, Usage
-from palimpsest.core.log.log import Log
-from palimpsest.core.projections.children import CHILD_NOTICE, ChildRecord
-from palimpsest.stores.ephemeral import FixedClock, MemorySessions
+from palimpsest.core.ledger import CHILD_NOTICE, ChildRecord
+from palimpsest.core.log import Log
+from palimpsest.stores.in_memory import FixedClock, MemorySessions
 
 OPENED = ChildOpened("child", "call", "worker", nickname="Ada", depth=1)
 ENDED = ChildEnded("child", "completed", "the report", Usage(input=5), 0.5, 0.25)

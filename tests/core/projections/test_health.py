@@ -5,10 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from side_calls import side_reply
 
-from palimpsest.core.edits import Fold, Mask
+from palimpsest.core.calls import Health, HealthProjection
 from palimpsest.core.events import Body, Event, Failed, ModelReplied, ToolReturned, TurnEnded, UserSaid, ViewEdited
-from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.projections.health import Health, HealthProjection
+from palimpsest.core.items import Fold, Mask, Text, ToolCall, ToolResult
 
 
 def _projection(*bodies: Body) -> HealthProjection:

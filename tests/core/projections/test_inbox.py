@@ -4,8 +4,8 @@ from histories import new_log
 
 from palimpsest.core.events import InputWithdrawn, UserSaid, UserTyped
 from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock, MemorySessions
+from palimpsest.core.log import Log
+from palimpsest.stores.in_memory import FixedClock, MemorySessions
 
 
 def test_input_leaves_the_queue_when_it_is_said_or_withdrawn_and_stays_gone_after_a_resume() -> None:

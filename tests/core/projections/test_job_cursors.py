@@ -21,9 +21,9 @@ from palimpsest.core.events import (
     UserSaid,
 )
 from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.core.projections.jobs import JobCursors, JobState, JobStates, job_purpose
-from palimpsest.stores.ephemeral import FixedClock, MemorySessions
+from palimpsest.core.ledger import JobCursors, JobState, JobStates, job_purpose
+from palimpsest.core.log import Log
+from palimpsest.stores.in_memory import FixedClock, MemorySessions
 
 SAID = UserSaid((Text("go on"),))
 

@@ -7,14 +7,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from side_calls import side_reply
 
-from palimpsest.core.events import Body, CallStarted, Event, Failed, Interrupted, ModelReplied, TurnEnded, Usage
-from palimpsest.core.events.calls import UNOBSERVED, UsageBeside
+from palimpsest.core.events import UNOBSERVED, Body, CallStarted, Event, Failed, Interrupted, ModelReplied, TurnEnded, Usage, UsageBeside
 from palimpsest.core.items import Text, ToolCall
-from palimpsest.core.projections.ledger import MAX_OPEN_CALLS, LedgerProjection
-from palimpsest.core.tokens.estimate import Calibration, CalibrationSums
-from palimpsest.core.tokens.spending import PRICE_STEPS, Ledger, OpenCall, Spending, total_of
-from palimpsest.wire.models.cards import LongPrices, Prices, card
-from palimpsest.wire.models.prices import PriceBook, Tariff
+from palimpsest.core.ledger import MAX_OPEN_CALLS, LedgerProjection
+from palimpsest.core.spending import PRICE_STEPS, Ledger, OpenCall, Spending, total_of
+from palimpsest.core.tokens import Calibration, CalibrationSums
+from palimpsest.wire.models import LongPrices, PriceBook, Prices, Tariff, card
 
 
 def _projection(*bodies: Body) -> LedgerProjection:

@@ -7,7 +7,6 @@ from bodies import FIRST_OF_A_LOG, one_of_each
 from histories import new_log
 from msgspec import structs
 
-from palimpsest.core.edits import Mask
 from palimpsest.core.errors import BadInput, CallOpen
 from palimpsest.core.events import (
     Body,
@@ -28,9 +27,9 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
-from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock, MemorySessions
+from palimpsest.core.items import Mask, Text
+from palimpsest.core.log import Log
+from palimpsest.stores.in_memory import FixedClock, MemorySessions
 
 BODIES = one_of_each("1.0", 2)
 OUTCOMES = {ModelReplied, Interrupted, Failed}

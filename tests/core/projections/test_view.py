@@ -1,14 +1,13 @@
 from histories import Step, new_log, steps, tell
 from hypothesis import given
 
-from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put, Unmask
 from palimpsest.core.events import ContextStated, ModelReplied, ModelSwitched, Pinned, Statement, ToolReturned, Usage, UserSaid, ViewEdited
-from palimpsest.core.items import Cover, Item, Text, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.undo import undo
-from palimpsest.core.projections.view import ViewReplay, project
+from palimpsest.core.items import Cover, Fold, Insert, Item, Keep, Mask, Put, Text, ToolCall, ToolResult, Unmask
+from palimpsest.core.log import Log
+from palimpsest.core.undo import undo
 from palimpsest.core.view import Fact, Reported
-from palimpsest.stores.ephemeral import FixedClock, MemorySessions
+from palimpsest.core.view_projection import ViewReplay, project
+from palimpsest.stores.in_memory import FixedClock, MemorySessions
 
 
 def conversation() -> Log:

@@ -12,8 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from secret_sets import current, planted
 
-from palimpsest.core.redaction.classes import SecretCandidate
-from palimpsest.core.redaction.search import CLASSES, Secret, find_secrets, redact
+from palimpsest.core.secrets import CLASSES, Secret, SecretCandidate, find_secrets, redact
 
 LETTERS = "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8" * 4
 HEX = "0123456789abcdef" * 4

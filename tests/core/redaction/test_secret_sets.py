@@ -6,7 +6,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
-from re import _parser  # type: ignore[attr-defined]  # the only reader of patterns that agrees with `re`
+from re import _parser
 from types import FrameType
 from typing import Any
 
@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from secret_sets import HALVES, current, innocents, planted, score
 
-from palimpsest.core.redaction.search import CLASSES, find_secrets, redact
-from palimpsest.core.redaction.values import is_chosen, is_code, is_generated, is_placeholder
+from palimpsest.core.secrets import CLASSES, find_secrets, is_chosen, is_code, is_generated, is_placeholder, redact
 
 INNOCENTS = [sample.text for sample in innocents()]
 

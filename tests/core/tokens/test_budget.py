@@ -2,10 +2,10 @@
 
 import pytest
 
-from palimpsest.audit.pricing.size_rules import claude_list_size, claude_size, codex_size
+from palimpsest.audit.sizes import claude_list_size, claude_size, codex_size
+from palimpsest.core.budget import Budget, Decision, decide, percent_until, used
 from palimpsest.core.items import Item, Signature, Text, Thinking, ToolResult
-from palimpsest.core.tokens.budget import Budget, Decision, decide, percent_until, used
-from palimpsest.core.tokens.counter import TokenCounter
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import Reported, View
 from palimpsest.policies.budgets import percent_left
 

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from palimpsest.audit.pricing.size_rules import claude_size
+from palimpsest.audit.sizes import claude_size
+from palimpsest.core.budget import Budget, Census, CensusItem, census
 from palimpsest.core.items import Cover, Item, Text, ToolResult
-from palimpsest.core.tokens.budget import Budget, Census, CensusItem, census
-from palimpsest.core.tokens.counter import TokenCounter
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import Reported, View
 
 VIEW = View(

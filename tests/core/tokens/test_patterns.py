@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from palimpsest.core.tokens.patterns import lazy_pattern
+from palimpsest.core.text import lazy_pattern
 
 
 def test_a_lazy_pattern_finds_what_the_compiled_one_finds() -> None:

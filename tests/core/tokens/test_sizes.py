@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.audit.pricing.size_rules import SIZE_RULES, bytes_size, claude_list_size, claude_size, codex_size, json_size, opencode_size
+from palimpsest.audit.sizes import SIZE_RULES, bytes_size, claude_list_size, claude_size, codex_size, json_size, opencode_size
 from palimpsest.core.items import Content, Document, Image, Opaque, Signature, Text, Thinking, ToolCall, ToolResult
-from palimpsest.core.tokens.sizes import decrypted_bytes, palimpsest_size, tool_list_size
+from palimpsest.core.tokens import decrypted_bytes, palimpsest_size, tool_list_size
 
 ONE_OF_EACH: list[Content] = [
     Text("hello"),

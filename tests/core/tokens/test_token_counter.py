@@ -7,10 +7,10 @@ from histories import Step, new_log, steps, tell
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palimpsest.audit.pricing.size_rules import claude_size, codex_size
+from palimpsest.audit.sizes import claude_size, codex_size
 from palimpsest.core.items import Content, Cover, Item, Text, ToolResult, frozen
-from palimpsest.core.tokens.counter import TokenCounter
-from palimpsest.core.tokens.view_sizes import CountsTokens, TokenSizes
+from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.tokens import CountsTokens, TokenSizes
 from palimpsest.core.view import View, shown
 
 

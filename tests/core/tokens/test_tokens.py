@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rs_bpe.bpe import openai  # type: ignore[import-not-found]  # a compiled module without stubs
+from rs_bpe.bpe import openai
 
-from palimpsest.core.tokens.estimate import Calibration, estimate, estimate_bytes, family_of, learn
+from palimpsest.core.tokens import Calibration, estimate, estimate_bytes, family_of, learn
 
 PROSE = """
 The harbour wakes before the town does. By five the boats that went out at dusk are back under the crane, and the first lorries

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palimpsest.core.items import Image, Opaque, Text
-from palimpsest.core.tokens.estimate import estimate
-from palimpsest.core.tokens.truncate import Truncated, TruncatedParts, preview, truncate_lines, truncate_middle, truncate_parts
-from palimpsest.policies.limiters.results import claude_preview
+from palimpsest.core.tokens import estimate
+from palimpsest.core.truncate import Truncated, TruncatedParts, preview, truncate_lines, truncate_middle, truncate_parts
+from palimpsest.peers.clearing import claude_preview
 
 LONG = "this is an example of a long output that should be truncated"
 FACES = "😀" * 10 + "\nsecond line with text\n"

@@ -4,16 +4,15 @@ import asyncio
 
 from workplace import START, answered_by, say, work
 
-from palimpsest.core.edits import Fold, Keep, Mask, Put
+from palimpsest.agent.calls import call
+from palimpsest.agent.session import Session
 from palimpsest.core.events import CallStarted, ContextStated, ModelReplied, Statement, ToolReturned, Usage, ViewEdited
-from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.engine.calls.call import call
-from palimpsest.engine.session import Session
+from palimpsest.core.items import Fold, Keep, Mask, Put, Text, ToolCall, ToolResult
 from palimpsest.policies.budgets import palimpsest_budget
-from palimpsest.profiles.profile import Profile
+from palimpsest.policies.profile import Profile
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.wire.past_requests import past_request
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.wire.encode import past_request
 
 PROSE = "words that say nothing in particular\n" * 300
 

@@ -10,15 +10,13 @@ from openai.types.responses.response_create_params import PromptCacheOptions
 from strict_session import StrictlyAnswered, strict_session, turn
 from workplace import answered_by, say
 
-from palimpsest.audit.pricing.cache_checks import cache_checks
-from palimpsest.core.edits import Mask
-from palimpsest.core.events import CallStarted, ModelReplied, Usage, ViewEdited
-from palimpsest.core.events.calls import CacheDiagnosis
-from palimpsest.core.items import Text
-from palimpsest.engine.session import Session
+from palimpsest.agent.session import Session
+from palimpsest.audit.cache import cache_checks
+from palimpsest.core.events import CacheDiagnosis, CallStarted, ModelReplied, Usage, ViewEdited
+from palimpsest.core.items import Mask, Text
 from palimpsest.providers.scripted import Scripted
-from palimpsest.testing import StrictProvider, calls, says
-from palimpsest.wire.past_requests import next_request, past_request
+from palimpsest.testing.strict.provider import StrictProvider, calls, says
+from palimpsest.wire.encode import next_request, past_request
 
 PAGE = "a long line of the question that is read. " * 1_000
 

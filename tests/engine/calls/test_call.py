@@ -8,19 +8,17 @@ import msgspec
 import pytest
 from workplace import answered_by, say, use, work
 
-from palimpsest.core.edits import Fold, Keep, Put
+from palimpsest.agent.calls import call
+from palimpsest.agent.editing import PolicyRun
+from palimpsest.agent.session import Session
+from palimpsest.core.budget import Budget
 from palimpsest.core.errors import PromptTooLong, ProviderError
 from palimpsest.core.events import CallStarted, Failed, ModelReplied
-from palimpsest.core.items import Text
-from palimpsest.core.policy import Plan, Proposal
-from palimpsest.core.situation import Moment, Situation
-from palimpsest.core.tokens.budget import Budget
-from palimpsest.engine.calls.call import call
-from palimpsest.engine.policies import PolicyRun
-from palimpsest.engine.session import Session
-from palimpsest.profiles.profile import Profile
+from palimpsest.core.items import Fold, Keep, Put, Text
+from palimpsest.core.plans import Moment, Plan, Proposal, Situation
+from palimpsest.policies.profile import Profile
 from palimpsest.providers.scripted import Scripted
-from palimpsest.wire.past_requests import past_request
+from palimpsest.wire.encode import past_request
 
 
 @dataclass(frozen=True)

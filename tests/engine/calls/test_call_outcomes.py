@@ -8,23 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workplace import answered_by, say, use, work
 
+from palimpsest.agent.calls import call, carry_out
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import GrantedTool, Session, in_thread
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import CallStarted, Failed, Interrupted, ModelReplied, ToolReturned, Usage
 from palimpsest.core.items import Content, Text, Thinking, ToolCall, ToolResult
-from palimpsest.core.policy import Ask, Plan, ask
-from palimpsest.core.situation import Moment, Situation
-from palimpsest.engine.calls.call import call
-from palimpsest.engine.calls.plans import carry_out
-from palimpsest.engine.environment import GrantedTool, in_thread
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
-from palimpsest.profiles.named import profile
-from palimpsest.profiles.profile import Profile
+from palimpsest.core.plans import Ask, Moment, Plan, Situation, ask
+from palimpsest.policies.named import profile
+from palimpsest.policies.profile import Profile
 from palimpsest.providers.scripted import BrokenReply, Scripted, ScriptedAnswer, StalledReply
 from palimpsest.wire.encode import encode
-from palimpsest.wire.models.cards import card
+from palimpsest.wire.models import card
 from palimpsest.wire.request import Tool
-from palimpsest.wire.rules.check import check_request
+from palimpsest.wire.rules import check_request
 
 MODELS = ("claude-sonnet-4-5", "gpt-5.5", "openai-compatible/x")
 PARTS: st.SearchStrategy[Content] = st.one_of(

@@ -7,14 +7,13 @@ import pytest
 from strict_session import QUIET, TOOLS, strict_session, turn
 from workplace import answered_by, say, work
 
-from palimpsest.core.edits import Fold, Put
+from palimpsest.agent.session import Session
 from palimpsest.core.events import CallStarted, ModelReplied, ToolsChanged, ViewEdited
-from palimpsest.core.items import Signature, Text, Thinking
-from palimpsest.engine.session import Session
+from palimpsest.core.items import Fold, Put, Signature, Text, Thinking
 from palimpsest.providers.scripted import Scripted
-from palimpsest.testing import StrictProvider, calls
-from palimpsest.wire.models.cards import card
-from palimpsest.wire.past_requests import past_request
+from palimpsest.testing.strict.provider import StrictProvider, calls
+from palimpsest.wire.encode import past_request
+from palimpsest.wire.models import card
 from palimpsest.wire.request import Tool
 
 LS, CAT = TOOLS

@@ -10,6 +10,9 @@ from codex_work import BOTH, CONTEXT, OTHER, SMALL, codex_session, shows, state,
 from msgspec.structs import replace
 from workplace import answered_by, online, say, work
 
+from palimpsest.agent.calls import call, compact, end_turn, idle, resumed, start_turn, switch
+from palimpsest.agent.editing import PolicyRun
+from palimpsest.agent.session import Session
 from palimpsest.core.errors import ProviderError
 from palimpsest.core.events import (
     CallStarted,
@@ -24,14 +27,9 @@ from palimpsest.core.events import (
     ViewEdited,
 )
 from palimpsest.core.items import Text
-from palimpsest.core.policy import Plan
-from palimpsest.core.situation import Moment, Situation
-from palimpsest.engine.calls.call import call
-from palimpsest.engine.calls.moments import compact, end_turn, idle, resumed, start_turn, switch
-from palimpsest.engine.policies import PolicyRun
-from palimpsest.engine.session import Session
-from palimpsest.profiles.named import profile
-from palimpsest.profiles.profile import Profile
+from palimpsest.core.plans import Moment, Plan, Situation
+from palimpsest.policies.named import profile
+from palimpsest.policies.profile import Profile
 from palimpsest.providers.scripted import Scripted
 
 

@@ -8,23 +8,20 @@ import msgspec
 import pytest
 from workplace import NOTHING, answered_by, say, use, work
 
+from palimpsest.agent.calls import carry_out, end_turn
+from palimpsest.agent.session import GrantedTool, Session
 from palimpsest.core.errors import NoModel, PromptTooLong, ProviderError
 from palimpsest.core.events import TURN, CallStarted, Failed, ModelReplied, NotesTaken, ToolReturned
 from palimpsest.core.items import Item, Text, ToolCall
-from palimpsest.core.policy import Answer, Ask, Plan, Proposal, Want, ask
+from palimpsest.core.plans import Answer, Ask, Moment, Plan, Proposal, Situation, Want, ask
 from palimpsest.core.ports import Provider
-from palimpsest.core.situation import Moment, Situation
-from palimpsest.engine.calls.moments import end_turn
-from palimpsest.engine.calls.plans import carry_out
-from palimpsest.engine.environment import GrantedTool
-from palimpsest.engine.session import Session
-from palimpsest.profiles.named import profile
-from palimpsest.profiles.profile import Profile
+from palimpsest.policies.named import profile
+from palimpsest.policies.profile import Profile
 from palimpsest.providers.scripted import Scripted
-from palimpsest.wire.models.cards import ModelCard, card
-from palimpsest.wire.past_requests import past_request
+from palimpsest.wire.encode import past_request
+from palimpsest.wire.models import ModelCard, card
 from palimpsest.wire.request import Tool
-from palimpsest.wire.rules.check import check_request
+from palimpsest.wire.rules import check_request
 
 SONNET = "claude-sonnet-4-5"
 

@@ -7,18 +7,17 @@ import msgspec
 import pytest
 from workplace import answered_by, say, work
 
+from palimpsest.agent.agent import Agent
+from palimpsest.agent.calls import Outgoing, send, turn_request, with_reply_limit
+from palimpsest.agent.session import Session
+from palimpsest.core.deltas import Delta, TextDelta
 from palimpsest.core.errors import BadInput, ConnectionLost, PromptTooLong, ProviderError
 from palimpsest.core.events import TURN, CallStarted, Event, Failed, Interrupted, ModelReplied, Usage, UserSaid
-from palimpsest.core.events.deltas import Delta, TextDelta
 from palimpsest.core.items import Image, Text, Thinking, ToolCall
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.calls.call import turn_request
-from palimpsest.engine.calls.sending import Outgoing, send, with_reply_limit
-from palimpsest.engine.session import Session
-from palimpsest.profiles.named import profile
+from palimpsest.policies.named import profile
 from palimpsest.providers.retrying import RetryPolicy
 from palimpsest.providers.scripted import BrokenReply, Scripted, StalledReply
-from palimpsest.wire.models.cards import card
+from palimpsest.wire.models import card
 from palimpsest.wire.request import Params
 
 REPLY = ModelReplied(

@@ -3,8 +3,8 @@
 import asyncio
 import threading
 
-from palimpsest.engine.environment import Environment, inline
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.agent.session import Environment, inline
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 
 
 def environment() -> Environment:

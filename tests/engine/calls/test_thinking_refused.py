@@ -11,17 +11,15 @@ from msgspec import Raw
 from strict_session import strict_session, turn
 from workplace import say
 
-from palimpsest.core.edits import Mask, named_ids
+from palimpsest.agent.calls import send, turn_request
+from palimpsest.agent.session import Session
 from palimpsest.core.errors import PalimpsestError, ThinkingRefused
 from palimpsest.core.events import Failed, ModelReplied, ViewEdited
-from palimpsest.core.items import text_of
-from palimpsest.core.log.undo import undo
-from palimpsest.engine.calls.call import turn_request
-from palimpsest.engine.calls.sending import send
-from palimpsest.engine.session import Session
+from palimpsest.core.items import Mask, named_ids, text_of
+from palimpsest.core.undo import undo
 from palimpsest.providers.retrying import RetryPolicy
-from palimpsest.testing import ScriptedFailure, StrictProvider, says, thinks
-from palimpsest.testing.strict.provider import StrictAnswer
+from palimpsest.testing.strict.answers import ScriptedFailure
+from palimpsest.testing.strict.provider import StrictAnswer, StrictProvider, says, thinks
 
 ELSEWHERE = (
     "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation. "

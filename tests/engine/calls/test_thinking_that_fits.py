@@ -16,24 +16,21 @@ from openai.types.responses.response_configuration_update_item_param_param impor
 from strict_session import QUIET, TOOLS, strict_session, turn
 from workplace import answered_by, say, work
 
-from palimpsest.core.edits import Fold, Mask, Put, Unmask
+from palimpsest.agent.session import Session
 from palimpsest.core.errors import BadEdit, BadInput
 from palimpsest.core.events import Body, CallStarted, Failed, ModelReplied, ViewEdited
-from palimpsest.core.items import Signature, Text, Thinking
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.undo import rewind, undo
+from palimpsest.core.items import Fold, Mask, Put, Signature, Text, Thinking, Unmask
+from palimpsest.core.log import Log
 from palimpsest.core.ports import Sendable
-from palimpsest.engine.session import Session
+from palimpsest.core.undo import rewind, undo
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.ephemeral import FixedClock, MemorySessions
 from palimpsest.stores.home import Home
-from palimpsest.testing import StrictProvider, calls, says, thinks
-from palimpsest.testing.strict.answers import StrictRefusal, StrictRequest
+from palimpsest.stores.in_memory import FixedClock, MemorySessions
+from palimpsest.testing.strict.answers import STRICT_MODELS, StrictRefusal, StrictRequest
 from palimpsest.testing.strict.binding import Bindings, BindingWords
-from palimpsest.testing.strict.models import STRICT_MODELS
-from palimpsest.wire.encode import Encoder
-from palimpsest.wire.models.cards import card
-from palimpsest.wire.past_requests import next_request, past_request, recorded_tools
+from palimpsest.testing.strict.provider import StrictProvider, calls, says, thinks
+from palimpsest.wire.encode import Encoder, next_request, past_request, recorded_tools
+from palimpsest.wire.models import card
 from palimpsest.wire.request import NULL, Tool
 
 MODELS = ("claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5", "claude-fable-5-1", "claude-opus-4-8")

@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from palimpsest.agent.agent import Agent
+from palimpsest.agent.tool import AgentTool, tool_from
+from palimpsest.coding.build import equip
+from palimpsest.coding.settings import CodingSettings, refuse_all
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.items import Text, ToolCall
 from palimpsest.core.ports import Sendable
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding.equip import equip
-from palimpsest.engine.coding.settings import CodingSettings, refuse_all
 from palimpsest.stores.home import Home
-from palimpsest.tools.functions import tool_from
-from palimpsest.tools.tool import AgentTool
 
 
 class CountingModel:

@@ -9,7 +9,9 @@ import pytest
 from coding_tasks import scripted, use
 from families import Family, answers, children_of, routed, spawn, stalled, wait
 
-from palimpsest.core.edits import Fold
+from palimpsest.agent.children import SpawnRequest
+from palimpsest.agent.roles import GO_ON, ChildOutcome
+from palimpsest.agent.tool import ToolError
 from palimpsest.core.events import (
     Body,
     ChildEnded,
@@ -23,13 +25,9 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
-from palimpsest.core.items import text_of
-from palimpsest.core.log.log import Log
-from palimpsest.core.policy import Plan
-from palimpsest.core.situation import Moment, Situation
-from palimpsest.engine.children.children import SpawnRequest
-from palimpsest.engine.children.reports import GO_ON, ChildOutcome
-from palimpsest.tools.tool import ToolError
+from palimpsest.core.items import Fold, text_of
+from palimpsest.core.log import Log
+from palimpsest.core.plans import Moment, Plan, Situation
 
 
 @pytest.fixture

@@ -9,14 +9,14 @@ import pytest
 from coding_tasks import bash
 from families import PLAIN, Family, answers, children_of, spawn, stalled, wait
 
+from palimpsest.agent.child_tools import clamped_wait
+from palimpsest.agent.children import SpawnRequest
+from palimpsest.agent.decision import Approval
+from palimpsest.agent.roles import NAMES, pick_nickname
+from palimpsest.agent.tool import ToolError
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import ChildEnded, PermissionAsked, ToolRefused, ToolsOffered, TurnEnded
 from palimpsest.core.items import ToolCall
-from palimpsest.engine.children.children import SpawnRequest
-from palimpsest.engine.children.nicknames import NAMES, pick_nickname
-from palimpsest.engine.children.tools import clamped_wait
-from palimpsest.tools.permissions.decision import Approval
-from palimpsest.tools.tool import ToolError
 
 AGENT_TOOLS = ("spawn_agent", "send_input", "wait_agent", "resume_agent", "close_agent")
 

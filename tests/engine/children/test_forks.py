@@ -8,7 +8,7 @@ from families import Family, spawn, wait
 
 from palimpsest.core.events import ToolReturned, TurnEnded, ViewEdited
 from palimpsest.core.items import text_of
-from palimpsest.core.log.verify import verify
+from palimpsest.core.verify import verify
 
 FORKED = "The conversation was forked here, before this call had a result. It belongs to the other agent; you are now Ada."
 

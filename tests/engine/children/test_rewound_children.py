@@ -8,7 +8,7 @@ from families import Family, children_of, routed, spawn, stalled
 
 from palimpsest.core.events import TurnStarted
 from palimpsest.core.items import text_of
-from palimpsest.core.log.undo import rewind
+from palimpsest.core.undo import rewind
 
 
 def before_turn(family: Family, session: str, number: int) -> int:

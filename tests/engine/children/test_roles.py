@@ -9,10 +9,10 @@ import pytest
 from coding_tasks import use
 from families import PLAIN, Family, answers, spawn, wait
 
+from palimpsest.agent.limits import Limits
+from palimpsest.agent.roles import BUILT_IN, AgentRole, load_roles, narrower_limits, narrower_mode, parse_role
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ModeChanged, ModelSwitched, ProfileChanged, SessionOpened, ToolRefused, ToolsOffered
-from palimpsest.engine.children.roles import BUILT_IN, AgentRole, load_roles, narrower_limits, narrower_mode, parse_role
-from palimpsest.engine.loop.limits import Limits
 
 REVIEWER = """---
 name: reviewer

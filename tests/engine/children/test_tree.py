@@ -9,24 +9,14 @@ import pytest
 from coding_tasks import Step, bash, use
 from families import PLAIN, Family, answers, children_of, spawn, stalled, wait
 
-from palimpsest.core.events import (
-    ChildEnded,
-    ChildOpened,
-    Interrupted,
-    ModelReplied,
-    PermissionAsked,
-    ToolRefused,
-    ToolReturned,
-    TurnEnded,
-)
+from palimpsest.agent.agent import Agent
+from palimpsest.agent.children import AgentSettings
+from palimpsest.agent.decision import Approval
+from palimpsest.agent.limits import Limits, family_of
+from palimpsest.core.events import ChildEnded, ChildOpened, Interrupted, ModelReplied, PermissionAsked, ToolRefused, ToolReturned, TurnEnded
 from palimpsest.core.items import text_of
-from palimpsest.core.log.recovery import UNKNOWN_OUTCOME
-from palimpsest.core.log.verify import verify
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.children.tree import AgentSettings
-from palimpsest.engine.loop.child_costs import family_of
-from palimpsest.engine.loop.limits import Limits
-from palimpsest.tools.permissions.decision import Approval
+from palimpsest.core.log import UNKNOWN_OUTCOME
+from palimpsest.core.verify import verify
 
 MARK = "PAL_TEST_FAMILY"
 LOOPING = use("read", path="a.txt")

@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 from workplace import answered_by, work
 
+from palimpsest.agent.agent import Agent
+from palimpsest.agent.decision import Approval
+from palimpsest.coding.build import equip
+from palimpsest.coding.gatekeeper import LiveMode
+from palimpsest.coding.settings import CodingSettings, McpSettings
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import CallStarted, Event, ModeChanged, ModelReplied, PermissionAsked, ToolRefused
 from palimpsest.core.items import Text, ToolCall
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding.equip import equip
-from palimpsest.engine.coding.live_mode import LiveMode
-from palimpsest.engine.coding.settings import CodingSettings, McpSettings
-from palimpsest.profiles.named import profile
+from palimpsest.policies.named import profile
 from palimpsest.providers.scripted import Scripted, StalledReply
 from palimpsest.stores.home import Home
-from palimpsest.tools.permissions.decision import Approval
 
 PLAIN = CodingSettings(sandbox="off", snapshots=False, tools=(), mcp=McpSettings(active=False))
 WRITE = ToolCall("w1", "write", '{"path": "a.txt", "content": "one"}')

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.apps.cli.opening.settings import settings_of
+from pal.cli.settings import settings_of
+from palimpsest.coding.providers import RunProviders, model_of
 from palimpsest.core.errors import NoModel
-from palimpsest.engine.coding.providers import RunProviders, model_of
 from palimpsest.providers.http import HttpProvider
 from palimpsest.stores.home import Home
-from palimpsest.wire.models.cards import card
+from palimpsest.wire.models import card
 
 # The process imports as if the package of the extra were not installed.
-WITHOUT_EXTRA = "import sys; sys.modules['xllamacpp'] = None; from palimpsest.apps.cli.start import main; main()"
+WITHOUT_EXTRA = "import sys; sys.modules['xllamacpp'] = None; from pal.cli.start import main; main()"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,11 @@ import mcp_server
 import pytest
 from loops import calls
 
+from palimpsest.agent.agent import Agent
+from palimpsest.agent.hooks import Hook, HookCall
+from palimpsest.coding.build import equip
+from palimpsest.coding.mcp_servers import MISSING_EXTRA, ServedContext
+from palimpsest.coding.settings import CodingSettings, McpSettings, refuse_all
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import (
     ContextStated,
@@ -27,15 +32,10 @@ from palimpsest.core.events import (
     UserSaid,
 )
 from palimpsest.core.items import Text, text_of
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding.equip import equip
-from palimpsest.engine.coding.servers import MISSING_EXTRA, ServedContext
-from palimpsest.engine.coding.settings import CodingSettings, McpSettings, refuse_all
-from palimpsest.engine.hooks.hook import Hook, HookCall
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.config.mcp_servers import project_servers
 from palimpsest.stores.home import Home
-from palimpsest.stores.permissions.trust import ProjectTrust
+from palimpsest.stores.project import project_servers
+from palimpsest.stores.trust import ProjectTrust
 
 PATIENT = McpSettings(start_seconds=60.0)
 ALLOWED = ("mcp__*",)
@@ -315,9 +315,9 @@ def test_without_the_sdk_one_notice_says_what_to_install_and_the_session_goes_on
         "import asyncio, sys\n"
         "for name in ('mcp', 'mcp_types', 'anyio.streams.memory'): sys.modules[name] = None\n"
         "from palimpsest.core.events import Failed\n"
-        "from palimpsest.engine.agent import Agent\n"
-        "from palimpsest.engine.coding.equip import equip\n"
-        "from palimpsest.engine.coding.settings import CodingSettings\n"
+        "from palimpsest.agent.agent import Agent\n"
+        "from palimpsest.coding.build import equip\n"
+        "from palimpsest.coding.settings import CodingSettings\n"
         "from palimpsest.providers.scripted import Scripted\n"
         "from palimpsest.stores.home import Home\n"
         "async def work():\n"
@@ -335,9 +335,9 @@ def test_without_the_sdk_one_notice_says_what_to_install_and_the_session_goes_on
 def test_a_session_without_servers_does_not_import_the_sdk(tmp_path: Path) -> None:
     program = (
         "import asyncio, sys\n"
-        "from palimpsest.engine.agent import Agent\n"
-        "from palimpsest.engine.coding.equip import equip\n"
-        "from palimpsest.engine.coding.settings import CodingSettings\n"
+        "from palimpsest.agent.agent import Agent\n"
+        "from palimpsest.coding.build import equip\n"
+        "from palimpsest.coding.settings import CodingSettings\n"
         "from palimpsest.providers.scripted import Scripted\n"
         "from palimpsest.stores.home import Home\n"
         "async def work():\n"

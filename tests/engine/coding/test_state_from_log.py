@@ -10,16 +10,16 @@ import pytest
 from derived_state import derived_state
 from job_stubs import PlainJob
 
+from palimpsest.agent.agent import Agent
+from palimpsest.agent.named_profiles import profile
+from palimpsest.coding.build import equip
+from palimpsest.coding.settings import CodingSettings, McpSettings
 from palimpsest.core.errors import BadInput, CallOpen
 from palimpsest.core.events import CallStarted, ModelReplied, Rewound, TurnEnded, UserSaid
 from palimpsest.core.items import ToolCall
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding.equip import equip
-from palimpsest.engine.coding.settings import CodingSettings, McpSettings
-from palimpsest.engine.named_profiles import profile
 from palimpsest.providers.scripted import Scripted, StalledReply
 from palimpsest.stores.home import Home
-from palimpsest.wire.models.cards import card
+from palimpsest.wire.models import card
 
 PLAIN = CodingSettings(mode="edits", sandbox="off", snapshots=False, tools=(), mcp=McpSettings(active=False))
 MODELS = ("claude-sonnet-4-5", "claude-haiku-4-5")

@@ -10,13 +10,13 @@ from families import routed, spawn, stalled, wait
 from git_projects import UNITTEST, new_project
 from team_tasks import checked_team, do_together
 
+from palimpsest.agent.children import AgentSettings
+from palimpsest.agent.decision import Approval
+from palimpsest.agent.hook_commands import command_hook
+from palimpsest.agent.hooks import Hook
+from palimpsest.agent.limits import Limits
 from palimpsest.core.events import ChildOpened, HookRan, PermissionAsked, ToolRefused, TurnEnded
 from palimpsest.core.items import ToolCall
-from palimpsest.engine.children.tree import AgentSettings
-from palimpsest.engine.hooks.commands import command_hook
-from palimpsest.engine.hooks.hook import Hook
-from palimpsest.engine.loop.limits import Limits
-from palimpsest.tools.permissions.decision import Approval
 
 pytestmark = pytest.mark.machine
 

@@ -10,8 +10,8 @@ from families import spawn, stalled, wait
 from git_projects import PYTHON, UNITTEST, new_project
 from team_tasks import do_together, ends_of, roles_of
 
+from palimpsest.agent.limits import family_of
 from palimpsest.core.events import ChildEnded, ChildOpened, TurnEnded
-from palimpsest.engine.loop.child_costs import family_of
 
 pytestmark = pytest.mark.machine
 

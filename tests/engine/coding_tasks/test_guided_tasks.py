@@ -9,10 +9,10 @@ import pytest
 from coding_tasks import Coder, bash, do, scripted, use
 from git_projects import PYTHON, UNITTEST, new_project
 
+from palimpsest.coding.settings import CodingSettings
+from palimpsest.coding.tools.tasks import TodoItem
 from palimpsest.core.events import ProcessEnded, ProcessStarted, TaskChanged
 from palimpsest.core.items import ToolCall
-from palimpsest.engine.coding.settings import CodingSettings
-from palimpsest.tools.session.todo import TodoItem
 
 pytestmark = pytest.mark.machine
 

@@ -11,13 +11,11 @@ from families import spawn, wait
 from git_projects import PYTHON, UNITTEST, Project, new_project
 from team_tasks import do_together
 
-from palimpsest.core.events import HookRan, ToolRefused, TurnEnded
-from palimpsest.core.events.tools import HookMoment
+from palimpsest.agent.hook_commands import command_hook, configured_hooks
+from palimpsest.agent.hooks import Hook
+from palimpsest.core.events import HookMoment, HookRan, ToolRefused, TurnEnded
 from palimpsest.core.items import text_of
-from palimpsest.engine.hooks.commands import command_hook
-from palimpsest.engine.hooks.configured import configured_hooks
-from palimpsest.engine.hooks.hook import Hook
-from palimpsest.stores.config.project_hooks import project_hooks, trust_of
+from palimpsest.stores.project import project_hooks, trust_of
 
 pytestmark = pytest.mark.machine
 

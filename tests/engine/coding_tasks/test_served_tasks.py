@@ -13,11 +13,11 @@ from git_projects import UNITTEST, Project, new_project
 from team_servers import entry, entry_once, starts
 from team_tasks import do_together
 
+from palimpsest.coding.settings import McpSettings
 from palimpsest.core.events import ToolsOffered, ToolStarted, UserSaid
 from palimpsest.core.items import Text, ToolCall
-from palimpsest.engine.coding.settings import McpSettings
-from palimpsest.stores.config.mcp_servers import project_servers
-from palimpsest.stores.permissions.trust import ProjectTrust
+from palimpsest.stores.project import project_servers
+from palimpsest.stores.trust import ProjectTrust
 
 pytestmark = pytest.mark.machine
 

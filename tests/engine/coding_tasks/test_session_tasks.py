@@ -10,7 +10,7 @@ from git_projects import PYTHON, UNITTEST, new_project
 
 from palimpsest.core.events import Event, Interrupted, ToolsOffered, ToolStarted, TurnEnded, UserSaid, ViewEdited
 from palimpsest.core.items import Text, ToolCall
-from palimpsest.core.log.recovery import UNKNOWN_OUTCOME
+from palimpsest.core.log import UNKNOWN_OUTCOME
 from palimpsest.providers.scripted import StalledReply
 
 pytestmark = pytest.mark.machine

@@ -7,9 +7,9 @@ import pytest
 from coding_tasks import AUTO, Coder, bash, do, use
 from git_projects import PYTHON, new_project
 
+from palimpsest.agent.decision import Approval
 from palimpsest.core.events import PermissionAsked, ToolRefused
 from palimpsest.core.items import ToolCall
-from palimpsest.tools.permissions.decision import Approval
 
 pytestmark = pytest.mark.machine
 

@@ -9,11 +9,11 @@ from families import spawn, wait
 from git_projects import UNITTEST, new_project
 from team_tasks import do_together, roles_of
 
+from palimpsest.agent.hook_commands import command_hook
+from palimpsest.coding.file_undo import FileRewinding, RewindPlan
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import HookRan, Rewound, TurnStarted, UserSaid
 from palimpsest.core.items import Text, text_of
-from palimpsest.engine.hooks.commands import command_hook
-from palimpsest.engine.undo_files.restoring import FileRewinding, RewindPlan
 
 pytestmark = pytest.mark.machine
 

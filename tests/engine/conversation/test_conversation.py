@@ -13,14 +13,15 @@ import openai.types.responses
 import pytest
 from message_lists import WIRES, source_of, tool_loop, tool_round
 
-from palimpsest import Compacted, Conversation, Scripted, compact
+from palimpsest.core.deltas import Delta
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.events import CallStarted, Failed, ModelReplied
-from palimpsest.core.events.deltas import Delta
 from palimpsest.core.items import Text, ToolResult
 from palimpsest.core.ports import Sendable
-from palimpsest.mirror.output import new_violations
-from palimpsest.wire.models.cards import WireName
+from palimpsest.follow.conversation import Compacted, Conversation, compact
+from palimpsest.follow.output import new_violations
+from palimpsest.providers.scripted import Scripted
+from palimpsest.wire.models import WireName
 
 each_wire = pytest.mark.parametrize("wire", [*WIRES])
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from palimpsest import Conversation
-from palimpsest.testing import StrictProvider, calls, says, thinks
+from palimpsest.follow.conversation import Conversation
+from palimpsest.testing.strict.provider import StrictProvider, calls, says, thinks
 
 TOOLS = [{"name": "cat", "description": "Show.", "input_schema": {"type": "object"}}]
 SYSTEM = "Be brief."

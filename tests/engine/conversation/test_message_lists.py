@@ -12,13 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from message_lists import WIRES, Messages, odd_list, rewritten, tool_round
 
-from palimpsest import Conversation
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Failed
-from palimpsest.mirror.elements import Elements
-from palimpsest.mirror.output import new_violations
-from palimpsest.mirror.plain import copied, digest_of_message, plain_value, snapshot
-from palimpsest.wire.models.cards import WireName
+from palimpsest.follow.conversation import Conversation
+from palimpsest.follow.output import Elements, new_violations
+from palimpsest.follow.shapes import copied, digest_of_message, plain_value, snapshot
+from palimpsest.wire.models import WireName
 
 
 def plain_list(messages: Sequence[object]) -> list[Any]:

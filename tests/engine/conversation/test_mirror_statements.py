@@ -8,11 +8,12 @@ import pytest
 from followed_lists import SYSTEM, folded, new_events, opened
 from message_lists import PICTURE, WIRES, Messages, source_of, tool_loop, tool_round
 
-from palimpsest import Conversation, Home
 from palimpsest.core.events import ModelReplied, Rewound, ToolReturned, UserSaid, ViewEdited
-from palimpsest.mirror.output import new_violations
-from palimpsest.mirror.plain import copied
-from palimpsest.wire.models.cards import WireName
+from palimpsest.follow.conversation import Conversation
+from palimpsest.follow.output import new_violations
+from palimpsest.follow.shapes import copied
+from palimpsest.stores.home import Home
+from palimpsest.wire.models import WireName
 
 each_wire = pytest.mark.parametrize("wire", [*WIRES])
 

@@ -13,7 +13,7 @@ from openai.types.responses import ResponseOutputMessage, ResponseOutputText
 
 from palimpsest.core.events import ModelReplied, Rewound, ToolReturned, UserSaid, ViewEdited
 from palimpsest.core.items import text_of
-from palimpsest.wire.models.cards import WireName
+from palimpsest.wire.models import WireName
 
 each_wire = pytest.mark.parametrize("wire", [*WIRES])
 

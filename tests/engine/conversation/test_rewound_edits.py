@@ -4,12 +4,11 @@ import pytest
 from followed_lists import folded, opened
 from message_lists import WIRES, Messages, tool_loop, tool_round
 
-from palimpsest.core.edits import Insert, Mask, Put
 from palimpsest.core.events import EditUndone, Rewound, ViewEdited
-from palimpsest.core.items import Text, ToolResult
-from palimpsest.engine.conversation.conversation import Conversation
-from palimpsest.engine.conversation.following import end_call
-from palimpsest.wire.models.cards import WireName
+from palimpsest.core.items import Insert, Mask, Put, Text, ToolResult
+from palimpsest.follow.conversation import Conversation
+from palimpsest.follow.preparing import end_call
+from palimpsest.wire.models import WireName
 
 each_wire = pytest.mark.parametrize("wire", [*WIRES])
 

@@ -11,14 +11,13 @@ import pytest
 from hook_runs import PLAIN_ENVIRONMENT, HookedRun, processes_with, run_hooked
 from loops import PROFILE, calls
 
-from palimpsest.core.events import HookRan, ToolReturned, TurnEnded
-from palimpsest.core.events.tools import HookMoment
+from palimpsest.agent.agent import Agent
+from palimpsest.agent.hook_commands import HookCommand, command_hook, stdin_of
+from palimpsest.agent.hooks import HookCall, HookResult
+from palimpsest.coding.build import equip
+from palimpsest.coding.settings import CodingSettings
+from palimpsest.core.events import HookMoment, HookRan, ToolReturned, TurnEnded
 from palimpsest.core.items import text_of
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding.equip import equip
-from palimpsest.engine.coding.settings import CodingSettings
-from palimpsest.engine.hooks.commands import HookCommand, command_hook, stdin_of
-from palimpsest.engine.hooks.hook import HookCall, HookResult
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.home import Home
 
@@ -103,7 +102,7 @@ def test_what_a_hook_started_ends_when_the_agent_is_killed(tmp_path: Path) -> No
     os.mkfifo(tmp_path / "pipe")
     command = "setsid flock lock sh -c 'echo begun > pipe; exec tail -f /dev/null' & exec tail -f /dev/null"
     script = (
-        "import asyncio, os, sys; from pathlib import Path; from palimpsest.engine.hooks.processes import run_command\n"
+        "import asyncio, os, sys; from pathlib import Path; from palimpsest.agent.hook_commands import run_command\n"
         "asyncio.run(run_command(sys.argv[1], b'', Path.cwd(), os.environ))"
     )
     with subprocess.Popen([sys.executable, "-c", script, command], cwd=tmp_path) as agent:

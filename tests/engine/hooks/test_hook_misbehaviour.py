@@ -12,10 +12,10 @@ import pytest
 from hook_runs import PLAIN_ENVIRONMENT, TWO_CALLS, processes_with, run_hooked
 from loops import calls
 
+from palimpsest.agent.hook_commands import command_hook
+from palimpsest.agent.hooks import Hook, HookCall, HookResult
 from palimpsest.core.events import HookRan, ToolReturned
 from palimpsest.core.items import text_of
-from palimpsest.engine.hooks.commands import command_hook
-from palimpsest.engine.hooks.hook import Hook, HookCall, HookResult
 
 PYTHON = f"{shlex.quote(sys.executable)} -S -E -c"
 DEEP = f"""{PYTHON} 'print("{{\\"context\\":" + "[" * 25000 + "]" * 25000 + "}}")'"""

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from palimpsest.agent.hook_commands import command_hook
+from palimpsest.agent.hooks import Hook, HookCall, cleaned
 from palimpsest.core.errors import BadInput
-from palimpsest.engine.hooks.commands import command_hook
-from palimpsest.engine.hooks.hook import Hook, HookCall, cleaned
 
 
 def look(_: HookCall) -> None:

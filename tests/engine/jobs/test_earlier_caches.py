@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 from job_stubs import MODEL
 
+from palimpsest.agent.agent import Agent
+from palimpsest.agent.jobs import MOST_SESSIONS, earlier_caches
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.items import Text
-from palimpsest.core.situation import CacheAccount
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.jobs.earlier_caches import MOST_SESSIONS, earlier_caches
+from palimpsest.core.plans import CacheAccount
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.ephemeral import FixedClock, MemoryStateSlot
 from palimpsest.stores.files import FileStateSlot
 from palimpsest.stores.home import Home
+from palimpsest.stores.in_memory import FixedClock, MemoryStateSlot
 
 MINUTE = 60_000
 WROTE = ModelReplied((Text("done", "assistant"),), usage=Usage(cache_write=10_000), model=MODEL)

@@ -8,8 +8,7 @@ from job_stubs import ASK, PlainJob, after_turns, agent_of, job_runs, last, noti
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import JobRan, Rewound, Titled, TurnEnded
-from palimpsest.core.policy import JobEnd, JobPlan
-from palimpsest.core.situation import JobSituation
+from palimpsest.core.plans import JobEnd, JobPlan, JobSituation
 from palimpsest.providers.scripted import StalledReply
 from palimpsest.stores.home import Home
 

@@ -15,12 +15,11 @@ from job_stubs import ASK, MODEL, PlainJob, after_turns, agent_of, job_runs, las
 from palimpsest.core.errors import BadInput, ProviderError
 from palimpsest.core.events import CallStarted, Interrupted, JobRan, ModelReplied, Titled, TurnEnded, Usage, UserSaid
 from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.core.policy import JobLimits, JobOutcome, JobPlan, JobSteps, Look
-from palimpsest.core.situation import JobSituation
+from palimpsest.core.log import Log
+from palimpsest.core.plans import JobLimits, JobOutcome, JobPlan, JobSituation, JobSteps, Look
 from palimpsest.providers.scripted import StalledReply
-from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import Home
+from palimpsest.stores.in_memory import FixedClock
 
 
 def raises(error: BaseException) -> Callable[[JobSituation], JobPlan]:

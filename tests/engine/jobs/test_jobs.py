@@ -10,15 +10,14 @@ from job_stubs import ASK, MODEL, PlainJob, after_turns, agent_of, job_runs, las
 from loops import PROFILE
 from workplace import work
 
+from palimpsest.agent.agent import Agent
+from palimpsest.agent.limits import Limits, TurnMeter
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Body, CallStarted, Event, JobRan, ModelReplied, Recalled, Rewound, Titled, TurnEnded, Usage
 from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.core.policy import Answer, EventSpan, JobPlan, JobSteps, Look, Plan, Want, path_events
-from palimpsest.core.projections.jobs import JobState
-from palimpsest.core.situation import JobSituation, Moment, Situation
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.loop.limits import Limits, TurnMeter
+from palimpsest.core.ledger import JobState
+from palimpsest.core.log import Log
+from palimpsest.core.plans import Answer, EventSpan, JobPlan, JobSituation, JobSteps, Look, Moment, Plan, Situation, Want, path_events
 from palimpsest.providers.scripted import Scripted, StalledReply
 from palimpsest.stores.home import Home
 

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 from job_stubs import agent_of, job_runs
 
-from palimpsest.core.policy import JobLimits
-from palimpsest.engine.jobs.standard import UpdateIndex, standard_jobs
-from palimpsest.policies.jobs.keep_alive import KeepAlive
-from palimpsest.policies.jobs.titles import GiveTitle
-from palimpsest.stores.config.schema import JobsConfig
+from palimpsest.agent.jobs import UpdateIndex, standard_jobs
+from palimpsest.core.plans import JobLimits
+from palimpsest.policies.jobs import GiveTitle, KeepAlive
+from palimpsest.stores.config import JobsConfig
 from palimpsest.stores.home import Home
-from palimpsest.stores.index.sqlite import SqliteIndex
+from palimpsest.stores.index import SqliteIndex
 
 HOME = Home(Path("nowhere"))
 TITLES = JobLimits(usd=0.05, calls=1, seconds=30.0)

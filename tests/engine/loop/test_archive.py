@@ -9,16 +9,14 @@ from threading import RLock
 
 import pytest
 
-from palimpsest.core.edits import Fold, Mask, Put, Unmask
+from palimpsest.agent.archive import PAGE_BYTES, LogArchive, recall_tool
+from palimpsest.agent.tool import ToolOutput
+from palimpsest.agent.workspace import Workspace
 from palimpsest.core.events import CallStarted, EditUndone, ModelReplied, ToolReturned, UserSaid, ViewEdited
-from palimpsest.core.items import Image, Text, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.engine.loop.archive import LogArchive
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.items import Fold, Image, Mask, Put, Text, ToolCall, ToolResult, Unmask
+from palimpsest.core.log import Log
 from palimpsest.stores.home import Home
-from palimpsest.tools.session.recall import PAGE_BYTES, recall_tool
-from palimpsest.tools.tool import ToolOutput
-from palimpsest.tools.workspace import Workspace
+from palimpsest.stores.in_memory import FixedClock
 
 NOON = 1_700_000_000_000
 

@@ -8,19 +8,17 @@ from pathlib import Path
 import pytest
 from loops import calls
 
-from palimpsest.core.edits import Fold, Put
+from palimpsest.agent.agent import Agent
+from palimpsest.agent.business import BusinessState, state_event
+from palimpsest.coding.build import equip
+from palimpsest.coding.settings import CodingSettings
+from palimpsest.coding.tools.tasks import TodoItem, todo_list
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ContextStated, Event, Rewound, TaskChanged, ToolReturned, ViewEdited
-from palimpsest.core.items import Item, Text, text_of
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding.equip import equip
-from palimpsest.engine.coding.settings import CodingSettings
-from palimpsest.engine.loop.business import BusinessState
+from palimpsest.core.items import Fold, Item, Put, Text, text_of
 from palimpsest.providers.scripted import Scripted, ScriptedReply
-from palimpsest.sources.state import StateMachine
+from palimpsest.sources.progress import StateMachine
 from palimpsest.stores.home import Home
-from palimpsest.tools.session.state import state_event
-from palimpsest.tools.session.todo import TodoItem, todo_list
 
 REMINDER = "<reminder>Update your todos.</reminder>"
 TODO = json.dumps({"items": [{"id": "1", "text": "read", "status": "in_progress"}, {"id": "2", "text": "write"}]})

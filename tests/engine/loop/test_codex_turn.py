@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from palimpsest.agent.agent import Agent
+from palimpsest.coding.build import equip
+from palimpsest.coding.settings import CodingSettings
 from palimpsest.core.events import CallStarted, ContextStated, Event, ModelReplied, TurnStarted, Usage
 from palimpsest.core.items import Text
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding.equip import equip
-from palimpsest.engine.coding.settings import CodingSettings
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.home import Home
-from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.wire.models import ModelCard, card
 
 SMALL = replace(card("openai-compatible/qwen3-coder"), wire="responses", window=60_000, reply=8_000)
 FULL = ModelReplied((Text("I wrote the parser. " * 2_000, "assistant"),), usage=Usage(input=59_000, output=10))

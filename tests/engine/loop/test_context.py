@@ -9,19 +9,17 @@ import pytest
 from workplace import offline, online, reply, say, use, work
 from worlds import MemoryWorld, state, texts
 
+from palimpsest.agent.context import state_context
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Session, in_thread
+from palimpsest.coding.world import LocalWorld, session_state
 from palimpsest.core.events import ContextStated, UserSaid
 from palimpsest.core.items import Text, text_of
 from palimpsest.core.view import CHANGED
-from palimpsest.engine.environment import in_thread
-from palimpsest.engine.loop.context import state_context
-from palimpsest.engine.loop.world import LocalWorld, session_state
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
-from palimpsest.profiles.named import profile
+from palimpsest.policies.named import profile
 from palimpsest.providers.scripted import Scripted
-from palimpsest.sources.reconcile import stated_value
-from palimpsest.sources.source import GitFacts, observe, recorded, recorded_fields
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.sources.source import GitFacts, observe, recorded, recorded_fields, stated_value
+from palimpsest.stores.in_memory import FixedClock
 from palimpsest.wire.encode import encode
 from palimpsest.wire.request import Tool
 

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 from loops import calls
 
-from palimpsest.core.edits import Fold
+from palimpsest.agent.agent import Agent
+from palimpsest.coding.build import equip
+from palimpsest.coding.settings import CodingSettings
 from palimpsest.core.events import ContextStated, Event, ToolReturned, ViewEdited
-from palimpsest.core.items import text_of
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding.equip import equip
-from palimpsest.engine.coding.settings import CodingSettings
+from palimpsest.core.items import Fold, text_of
 from palimpsest.providers.scripted import Scripted, ScriptedReply
 from palimpsest.stores.home import Home
 

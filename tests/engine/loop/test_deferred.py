@@ -8,16 +8,16 @@ import pytest
 from loops import calls
 from msgspec import Raw
 
+from palimpsest.agent.agent import Agent
+from palimpsest.agent.tool import AgentTool, ToolOutput
+from palimpsest.agent.tool_calls import declared_tokens, within_budget
+from palimpsest.agent.workspace import Workspace
+from palimpsest.coding.build import equip
+from palimpsest.coding.settings import CodingSettings
 from palimpsest.core.events import ContextStated, Event, ToolReturned, ToolsOffered
 from palimpsest.core.items import text_of
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding.equip import equip
-from palimpsest.engine.coding.settings import CodingSettings
-from palimpsest.engine.loop.deferred import declared_tokens, within_budget
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.home import Home
-from palimpsest.tools.tool import AgentTool, ToolOutput
-from palimpsest.tools.workspace import Workspace
 from palimpsest.wire.request import Tool
 
 MANY = 60

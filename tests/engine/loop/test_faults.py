@@ -14,19 +14,19 @@ from loops import PROFILE, bodies, calls, loop_of, results, tool, typed
 from wire_server import Said, WireServer, wire_server
 from workplace import answered_by
 
+from palimpsest.agent.agent import Agent
+from palimpsest.agent.feed import unfollowed
+from palimpsest.agent.session import Session
+from palimpsest.agent.turn import Loop, run_turn
 from palimpsest.core.errors import PalimpsestError, ProviderError, StoreError
 from palimpsest.core.events import Failed, ModelReplied, ToolReturned, ToolStarted, UserSaid
 from palimpsest.core.items import ToolCall, text_of
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.loop.feed import unfollowed
-from palimpsest.engine.loop.turn import Loop, run_turn
-from palimpsest.engine.session import Session
 from palimpsest.providers.http import HttpProvider
 from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.ephemeral import MemoryFile
-from palimpsest.wire.models.cards import ModelCard, WireName, card
-from palimpsest.wire.rules.check import check_request
+from palimpsest.stores.in_memory import MemoryFile
+from palimpsest.wire.models import ModelCard, WireName, card
+from palimpsest.wire.rules import check_request
 
 CARDS: dict[WireName, ModelCard] = {
     "anthropic": card("claude-sonnet-4-6"),
@@ -173,7 +173,7 @@ KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from palimpsest.core.events import Event
-from palimpsest.engine.agent import Agent
+from palimpsest.agent.agent import Agent
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.home import Home
 sys.path[:0] = sys.argv[4:]

@@ -10,10 +10,16 @@ import pytest
 from hook_runs import TWO_CALLS, HookedRun, run_hooked
 from loops import ECHO, PROFILE, calls, kinds
 
-from palimpsest.core.edits import Fold, Keep, Put
+from palimpsest.agent.agent import Agent, Answer
+from palimpsest.agent.archive import compact_tool
+from palimpsest.agent.decision import Deny
+from palimpsest.agent.hooks import Hook, HookCall, HookResult, HookReturn
+from palimpsest.agent.tool import AgentTool
+from palimpsest.core.budget import Budget
 from palimpsest.core.errors import ProviderError
 from palimpsest.core.events import (
     ContextStated,
+    HookMoment,
     HookRan,
     InputWithdrawn,
     Permitted,
@@ -24,19 +30,11 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
-from palimpsest.core.events.tools import HookMoment
-from palimpsest.core.items import Text, ToolCall, text_of
-from palimpsest.core.policy import Plan, Proposal
-from palimpsest.core.situation import Moment, Situation
-from palimpsest.core.tokens.budget import Budget
-from palimpsest.engine.agent import Agent, Answer
-from palimpsest.engine.hooks.hook import Hook, HookCall, HookResult, HookReturn
-from palimpsest.profiles.profile import Profile
+from palimpsest.core.items import Fold, Keep, Put, Text, ToolCall, text_of
+from palimpsest.core.plans import Moment, Plan, Proposal, Situation
+from palimpsest.policies.profile import Profile
 from palimpsest.providers.scripted import Scripted, StalledReply
 from palimpsest.stores.home import Home
-from palimpsest.tools.permissions.decision import Deny
-from palimpsest.tools.session.compact import compact_tool
-from palimpsest.tools.tool import AgentTool
 
 
 class Heard:

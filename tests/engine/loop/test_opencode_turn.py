@@ -9,19 +9,18 @@ import pytest
 from loops import bodies, calls, loop_of, tool, typed
 from msgspec.structs import replace
 
-from palimpsest.core.edits import Mask, Unmask
+from palimpsest.agent.agent import Agent
+from palimpsest.agent.session import Session
+from palimpsest.agent.turn import Loop, run_turn
+from palimpsest.coding.build import equip
+from palimpsest.coding.settings import CodingSettings
 from palimpsest.core.events import ModeChanged, ModelReplied, UserSaid, ViewEdited
-from palimpsest.core.items import Signature, Text, Thinking, text_of
+from palimpsest.core.items import Mask, Signature, Text, Thinking, Unmask, text_of
 from palimpsest.core.ports import Sendable
 from palimpsest.core.view import shown
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding.equip import equip
-from palimpsest.engine.coding.settings import CodingSettings
-from palimpsest.engine.loop.turn import Loop, run_turn
-from palimpsest.engine.session import Session
-from palimpsest.policies.mode_reminder import steering_text
-from palimpsest.policies.prompt import prompt
-from palimpsest.profiles.named import profile
+from palimpsest.peers.opencode import steering_text
+from palimpsest.policies.limits import prompt
+from palimpsest.policies.named import profile
 from palimpsest.providers.scripted import Scripted, ScriptedReply, StalledReply
 from palimpsest.stores.home import Home
 

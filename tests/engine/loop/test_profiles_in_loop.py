@@ -7,14 +7,14 @@ import pytest
 from loops import calls, tool
 from msgspec.structs import replace
 
-from palimpsest.core.edits import Fold, Mask
+from palimpsest.agent.agent import Agent
 from palimpsest.core.errors import PromptTooLong
 from palimpsest.core.events import CallStarted, ModelReplied, ViewEdited
+from palimpsest.core.items import Fold, Mask
 from palimpsest.core.ports import Provider
-from palimpsest.engine.agent import Agent
 from palimpsest.providers.scripted import Scripted
-from palimpsest.wire.models.cards import ModelCard, card
-from palimpsest.wire.rules.check import check_request
+from palimpsest.wire.models import ModelCard, card
+from palimpsest.wire.rules import check_request
 
 SUMMARY = "<summary>\n## Goal\nCount the words of all parts.\n</summary>"
 PROMPT = "count the words of every part"

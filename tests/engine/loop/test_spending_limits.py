@@ -12,20 +12,18 @@ import pytest
 from families import Family, routed, spawn, wait
 from msgspec.structs import replace
 
+from palimpsest.agent.agent import Agent
+from palimpsest.agent.hooks import Hook, HookResult
+from palimpsest.agent.limits import Limits
+from palimpsest.agent.named_profiles import profile
 from palimpsest.core.errors import BadInput, ConnectionLost
-from palimpsest.core.events import Failed, JobRan, ModelReplied, ToolReturned, Usage
-from palimpsest.core.events.calls import UsageBeside
+from palimpsest.core.events import Failed, JobRan, ModelReplied, ToolReturned, Usage, UsageBeside
 from palimpsest.core.items import Text, ToolCall, text_of
-from palimpsest.core.policy import Answer, Ask, JobLimits, JobPlan, Proposal, Want
-from palimpsest.core.situation import JobMoment, JobSituation, Moment, Situation
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.hooks.hook import Hook, HookResult
-from palimpsest.engine.loop.limits import Limits
-from palimpsest.engine.named_profiles import profile
+from palimpsest.core.plans import Answer, Ask, JobLimits, JobMoment, JobPlan, JobSituation, Moment, Proposal, Situation, Want
 from palimpsest.providers.retrying import RetryPolicy
 from palimpsest.providers.scripted import BrokenReply, Scripted
 from palimpsest.stores.home import Home
-from palimpsest.wire.models.card_file import parse_cards
+from palimpsest.wire.card_files import parse_cards
 
 LARGE = Usage(input=10_000_000, output=10)
 

@@ -6,23 +6,16 @@ from dataclasses import dataclass, field, replace
 import pytest
 from loops import ECHO, PROFILE, bodies, calls, loop_of, results, tool, typed
 
+from palimpsest.agent.decision import Allow, Approval, AskUser, Deny
+from palimpsest.agent.tool import AgentTool
+from palimpsest.agent.tool_calls import Toolbox
+from palimpsest.agent.turn import Loop, run_turn
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import (
-    PermissionAsked,
-    Permitted,
-    ToolRefused,
-    ToolReturned,
-    ToolStarted,
-)
+from palimpsest.core.events import PermissionAsked, Permitted, ToolRefused, ToolReturned, ToolStarted
 from palimpsest.core.items import text_of
-from palimpsest.core.policy import Plan
-from palimpsest.core.situation import Moment, Situation
-from palimpsest.engine.loop.tool_calls import Toolbox
-from palimpsest.engine.loop.turn import Loop, run_turn
-from palimpsest.profiles.named import profile as named_profile
-from palimpsest.profiles.profile import Profile
-from palimpsest.tools.permissions.decision import Allow, Approval, AskUser, Deny
-from palimpsest.tools.tool import AgentTool
+from palimpsest.core.plans import Moment, Plan, Situation
+from palimpsest.policies.named import profile as named_profile
+from palimpsest.policies.profile import Profile
 
 
 def test_calls_of_one_reply_run_side_by_side_and_are_answered_in_call_order() -> None:

@@ -6,26 +6,16 @@ import pytest
 from loops import PROFILE, bodies, calls, kinds, loop_of, results, shown, tool, typed
 from workplace import START, answered_by, work
 
+from palimpsest.agent.feed import Piece, unfollowed
+from palimpsest.agent.limits import Limits
+from palimpsest.agent.session import Session
+from palimpsest.agent.turn import Loop, run_turn
+from palimpsest.core.budget import Budget
 from palimpsest.core.errors import ProviderError
-from palimpsest.core.events import (
-    CallStarted,
-    Failed,
-    Interrupted,
-    ModelReplied,
-    ToolStarted,
-    TurnEnded,
-    TurnStarted,
-    Usage,
-    UserSaid,
-)
+from palimpsest.core.events import CallStarted, Failed, Interrupted, ModelReplied, ToolStarted, TurnEnded, TurnStarted, Usage, UserSaid
 from palimpsest.core.items import Text, text_of
-from palimpsest.core.log.recovery import UNKNOWN_OUTCOME
-from palimpsest.core.tokens.budget import Budget
-from palimpsest.engine.loop.feed import Piece, unfollowed
-from palimpsest.engine.loop.limits import Limits
-from palimpsest.engine.loop.turn import Loop, run_turn
-from palimpsest.engine.session import Session
-from palimpsest.profiles.profile import Profile
+from palimpsest.core.log import UNKNOWN_OUTCOME
+from palimpsest.policies.profile import Profile
 from palimpsest.providers.scripted import BrokenReply, Scripted, ScriptedReply, StalledReply
 
 

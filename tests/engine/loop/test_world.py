@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from workplace import work
 
-from palimpsest.engine.loop.world import FETCH_SECONDS, LocalWorld, git_facts, local_timezone, session_state
-from palimpsest.profiles.named import profile
-from palimpsest.sources.instructions.statements import claude_files, configured_files
+from palimpsest.coding.world import FETCH_SECONDS, LocalWorld, git_facts, local_timezone, session_state
+from palimpsest.policies.named import profile
+from palimpsest.sources.instructions import claude_files, configured_files
 from palimpsest.sources.source import FolderEntry, GitFacts, SessionState
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.stores.in_memory import FixedClock
 
 pytestmark = pytest.mark.machine
 

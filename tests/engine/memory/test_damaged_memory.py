@@ -9,12 +9,11 @@ from recalling_desk import QUIET, TABS, Desk
 
 from palimpsest.core.errors import StoreError
 from palimpsest.core.events import Failed, NoteForgotten, NoteSaved
-from palimpsest.engine.memory.notebook import Notebook
 from palimpsest.memory.changes import AcceptedChange
-from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.stores.notes.folder import NoteFolder
-from palimpsest.stores.notes.jobs_database import JobsDatabase
-from palimpsest.stores.notes.spending import DaySpending, Tokens
+from palimpsest.memory.notebook import Notebook
+from palimpsest.memory.store import NoteFolder
+from palimpsest.memory.work_store import DaySpending, JobsDatabase, Tokens
+from palimpsest.stores.in_memory import FixedClock
 
 CLOCK = FixedClock(1_780_000_000_000)
 SEEN = replace(TABS, name="project_seen", kind="project", about="seen", body="Seen in the log.\n", trust="observed", by="extract")

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from palimpsest.core.events import ModelReplied, UserSaid
 from palimpsest.core.items import Text
-from palimpsest.core.policy import Ask
-from palimpsest.engine.memory.pipeline.places import PipelinePlaces
+from palimpsest.core.plans import Ask
 from palimpsest.memory.changes import AcceptedChange
+from palimpsest.memory.home_removal import HomeRemoval, RemovedSessions
 from palimpsest.memory.note import Note
-from palimpsest.stores.notes.home_removal import HomeRemoval, RemovedSessions
+from palimpsest.memory.work import PipelinePlaces
 
 SAID = (
     UserSaid((Text("I live in Xanadu, on Kubla street."),)),

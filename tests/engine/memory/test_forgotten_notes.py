@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import NoteForgotten, NoteSaved
-from palimpsest.engine.memory.notebook import Notebook
 from palimpsest.memory.changes import AcceptedChange, AddNote, Draft, QuotableEvent, RefusedChange, Tombstone, judge_change
 from palimpsest.memory.note import Note
-from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.stores.notes.folder import NoteFolder
+from palimpsest.memory.notebook import Notebook
+from palimpsest.memory.store import NoteFolder
+from palimpsest.stores.in_memory import FixedClock
 
 CLOCK = FixedClock(1_780_000_000_000)
 CITY = Note(

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from palimpsest.core.errors import BadInput
-from palimpsest.engine.memory.memories import Memories, memories_of
 from palimpsest.memory.changes import AcceptedChange
 from palimpsest.memory.note import KINDS, Note
+from palimpsest.memory.notebook import Memories, memories_of
 from palimpsest.stores.home import Home
 
 pytestmark = pytest.mark.machine

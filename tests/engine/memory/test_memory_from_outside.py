@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from recalling_desk import note
 
-from palimpsest.memory.note_file import encode_note
+from palimpsest.memory.note import encode_note
 
-PAL = [sys.executable, "-m", "palimpsest.apps.cli"]
+PAL = [sys.executable, "-m", "pal.cli"]
 
 
 class Headless:

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from palimpsest.engine.memory.notebook import Notebook
 from palimpsest.memory.changes import AcceptedChange
 from palimpsest.memory.index_text import index_of
 from palimpsest.memory.note import Note
-from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.stores.notes.folder import NoteFolder
+from palimpsest.memory.notebook import Notebook
+from palimpsest.memory.store import NoteFolder
+from palimpsest.stores.in_memory import FixedClock
 
 CLOCK = FixedClock(1_780_000_000_000)
 OLD = Note(
@@ -40,10 +40,10 @@ PROGRAM = """
 import os, shutil, signal, sys
 from pathlib import Path
 import msgspec
-from palimpsest.engine.memory.notebook import Notebook
+from palimpsest.memory.notebook import Notebook
 from palimpsest.memory.changes import AcceptedChange
-from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.stores.notes.folder import NoteFolder
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.memory.store import NoteFolder
 start, out, what, change = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], msgspec.json.decode(sys.argv[4], type=AcceptedChange)
 STEPS = {"os.rename", "os.remove", "os.link", "os.mkdir", "os.rmdir", "shutil.rmtree", "subprocess.Popen"}
 clock = FixedClock(1_780_000_000_000)

@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from palimpsest.engine.memory.notebook import Notebook
 from palimpsest.memory.changes import AcceptedChange, AddNote, Change, ConfirmNote, Draft, QuotableEvent, SupersedeNote, judge_change
-from palimpsest.memory.consolidate import consolidate
 from palimpsest.memory.note import Note
-from palimpsest.memory.recall.index import RecallIndex
-from palimpsest.memory.recall.ranking import rank
-from palimpsest.memory.recall.terms import stems, words
-from palimpsest.memory.recall.units import RecallUnit
-from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.stores.notes.folder import NoteFolder
+from palimpsest.memory.notebook import Notebook
+from palimpsest.memory.recall_index import RecallIndex
+from palimpsest.memory.recall_ranking import rank
+from palimpsest.memory.recall_terms import RecallUnit, stems, words
+from palimpsest.memory.store import NoteFolder
+from palimpsest.memory.weigh import consolidate
+from palimpsest.stores.in_memory import FixedClock
 
 NOTEBOOKS, FACTS = 10, 100
 # Notebooks of every run of the tests; the others belong to `pytest -m long`, with which there are a thousand histories.

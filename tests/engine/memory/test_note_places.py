@@ -10,17 +10,15 @@ from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import NoteForgotten, NoteSaved
-from palimpsest.core.tokens.estimate import estimate
-from palimpsest.engine.memory.memories import memories_of
-from palimpsest.engine.memory.notebook import Notebook
+from palimpsest.core.tokens import estimate
 from palimpsest.memory.changes import AcceptedChange, AddNote, Draft, Memory, QuotableEvent, RefusedChange, judge_change
-from palimpsest.memory.consolidate import consolidate
-from palimpsest.memory.note import LONGEST_BODY, LONGEST_FRONT_MATTER, Note
-from palimpsest.memory.note_file import encode_note
-from palimpsest.memory.recall.terms import stems, words
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.memory.note import LONGEST_BODY, LONGEST_FRONT_MATTER, Note, encode_note
+from palimpsest.memory.notebook import Notebook, memories_of
+from palimpsest.memory.recall_terms import stems, words
+from palimpsest.memory.store import LARGEST_FILE, NoteFolder, digest_of
+from palimpsest.memory.weigh import consolidate
 from palimpsest.stores.home import Home
-from palimpsest.stores.notes.folder import LARGEST_FILE, NoteFolder, digest_of
+from palimpsest.stores.in_memory import FixedClock
 
 CLOCK = FixedClock(1_780_000_000_000)
 LATER = FixedClock(1_780_000_000_000 + 31 * 86_400_000)

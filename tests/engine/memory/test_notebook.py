@@ -7,12 +7,11 @@ from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import NoteSaved
-from palimpsest.engine.memory.notebook import Notebook
 from palimpsest.memory.changes import AcceptedChange, AddNote, Draft, QuotableEvent, RefusedChange, SupersedeNote, judge_change
-from palimpsest.memory.note import Note
-from palimpsest.memory.note_file import encode_note
-from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.stores.notes.folder import NoteFolder, digest_of
+from palimpsest.memory.note import Note, encode_note
+from palimpsest.memory.notebook import Notebook
+from palimpsest.memory.store import NoteFolder, digest_of
+from palimpsest.stores.in_memory import FixedClock
 
 CLOCK = FixedClock(1_780_000_000_000)
 TABS = Note(

@@ -9,12 +9,12 @@ from types import FrameType
 import pytest
 from recalling_desk import Desk, note
 
-from palimpsest.engine.memory.access.searching import search_notes
-from palimpsest.engine.memory.recall.notes.index import NoteIndex
 from palimpsest.memory.changes import AcceptedChange
-from palimpsest.memory.consolidate import consolidate
 from palimpsest.memory.note import Note
-from palimpsest.memory.recall.terms import stems, words
+from palimpsest.memory.note_index import NoteIndex
+from palimpsest.memory.query import search_notes
+from palimpsest.memory.recall_terms import stems, words
+from palimpsest.memory.weigh import consolidate
 
 FEW = 60
 NOW = datetime(2026, 6, 1, tzinfo=UTC)

@@ -7,14 +7,13 @@ import pytest
 from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput, StoreError
-from palimpsest.engine.memory.memories import Memories, make_team_notebook, memories_of
-from palimpsest.engine.memory.pipeline.places import PipelinePlaces
-from palimpsest.engine.memory.recall.session_index import forgotten_events
 from palimpsest.memory.changes import AcceptedChange
-from palimpsest.memory.note import Note
-from palimpsest.memory.note_file import encode_note
-from palimpsest.stores.config.memory_config import MemoryConfig
+from palimpsest.memory.note import Note, encode_note
+from palimpsest.memory.notebook import Memories, make_team_notebook, memories_of
+from palimpsest.memory.session_index import forgotten_events
+from palimpsest.memory.work import PipelinePlaces
 from palimpsest.stores.home import Home
+from palimpsest.stores.memory_config import MemoryConfig
 
 pytestmark = pytest.mark.machine
 

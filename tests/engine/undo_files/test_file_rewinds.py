@@ -9,9 +9,9 @@ import pytest
 from file_turns import Sessions
 from git_projects import Project
 
+from palimpsest.coding.file_undo import FileConflict
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import FilesSnapshotted, TurnStarted, ViewEdited
-from palimpsest.engine.undo_files.planning import FileConflict
 
 pytestmark = pytest.mark.machine
 

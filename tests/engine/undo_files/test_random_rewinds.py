@@ -11,13 +11,13 @@ from file_turns import allow_once
 from git_projects import Project
 from random_work import Work, expected, put, random_work, replies, state_of
 
+from palimpsest.agent.agent import Agent
+from palimpsest.coding.build import equip
+from palimpsest.coding.file_undo import FileRewinding
+from palimpsest.coding.settings import CodingSettings
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ToolReturned, TurnStarted
 from palimpsest.core.items import text_of
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding.equip import equip
-from palimpsest.engine.coding.settings import CodingSettings
-from palimpsest.engine.undo_files.restoring import FileRewinding
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.home import Home
 

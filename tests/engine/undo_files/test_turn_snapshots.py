@@ -10,10 +10,10 @@ import pytest
 from file_turns import allow_once, call
 from git_projects import Project
 
+from palimpsest.agent.agent import Agent
+from palimpsest.coding.build import equip
+from palimpsest.coding.settings import CodingSettings
 from palimpsest.core.events import Body, Failed, FilesSnapshotted, ModelReplied, ToolStarted, TurnEnded
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding.equip import equip
-from palimpsest.engine.coding.settings import CodingSettings
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.home import AnyHome, Home
 

@@ -2,10 +2,9 @@ from claude_lines import branch_to, chain_faults, ids, lines_of, log_with, paire
 from histories import new_log, steps, tell
 from hypothesis import given, settings
 
-from palimpsest.core.edits import Fold, Put
 from palimpsest.core.events import ModelReplied, ToolReturned, UserSaid, ViewEdited
-from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.log.undo import rewind
+from palimpsest.core.items import Fold, Put, Text, ToolCall, ToolResult
+from palimpsest.core.undo import rewind
 
 
 def test_a_call_that_ends_a_session_is_answered_for_the_program_would_forget_it() -> None:

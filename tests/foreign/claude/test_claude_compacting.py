@@ -8,18 +8,17 @@ from claude_lines import chain_faults, lines_of, log_with, paired
 from claude_session import SESSION, Line, boundary, call, chained, prompt, reply, result, summary, text, written
 from readings import Home, read_session, said
 
-from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put
 from palimpsest.core.events import ContextStated, ModelReplied, Statement, ToolReturned, UserSaid, ViewEdited
-from palimpsest.core.items import Opaque, Text, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.undo import undo
+from palimpsest.core.items import Fold, Insert, Keep, Mask, Opaque, Put, Text, ToolCall, ToolResult
+from palimpsest.core.log import Log
+from palimpsest.core.undo import undo
 from palimpsest.core.view import View
-from palimpsest.foreign.claude.edits import CLEARED
-from palimpsest.foreign.claude.format import ClaudeFormat
-from palimpsest.foreign.claude.writer import claude_session
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
+from palimpsest.exchange.claude.events import CLEARED
+from palimpsest.exchange.claude.reader import ClaudeFormat
+from palimpsest.exchange.claude.writer import claude_session
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs
 from palimpsest.wire.encode import encode
-from palimpsest.wire.models.cards import card
+from palimpsest.wire.models import card
 from palimpsest.wire.request import Params
 
 CLAUDE = ClaudeFormat()

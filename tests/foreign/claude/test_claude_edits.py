@@ -6,14 +6,13 @@ from claude_session import boundary, call, chained, prompt, readable, reply, res
 from corpus import golden
 from readings import Home, shown
 
-from palimpsest.apps.cli.look.edits import audited_edits
-from palimpsest.core.edits import Fold, Keep, Mask, Put
+from pal.cli.audit import audited_edits
 from palimpsest.core.events import Rewound, ViewEdited
-from palimpsest.core.items import Text, text_of
-from palimpsest.core.log.log import Log
-from palimpsest.foreign.claude.format import ClaudeFormat
-from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.wire.models.cards import card
+from palimpsest.core.items import Fold, Keep, Mask, Put, Text, text_of
+from palimpsest.core.log import Log
+from palimpsest.exchange.claude.reader import ClaudeFormat
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.wire.models import card
 
 CLAUDE = ClaudeFormat()
 HEADLESS = "69901b92-81d1-436f-9093-e5364257259e"

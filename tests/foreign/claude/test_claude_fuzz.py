@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from readings import Home, called, faults, returned
 
-from palimpsest.core.log.log import Log
-from palimpsest.foreign.claude.format import ClaudeFormat
-from palimpsest.foreign.claude.writer import write_claude
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.log import Log
+from palimpsest.exchange.claude.reader import ClaudeFormat
+from palimpsest.exchange.claude.writer import write_claude
+from palimpsest.stores.in_memory import FixedClock
 
 CLAUDE = ClaudeFormat()
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from readings import Home, called, returned, said
 
 from palimpsest.core.events import ContextStated, ModelReplied
-from palimpsest.foreign.claude.format import ClaudeFormat
+from palimpsest.exchange.claude.reader import ClaudeFormat
 
 CLAUDE = ClaudeFormat()
 FILES = golden("claude/*/projects/*/*.jsonl")

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.foreign.claude.path import ConversationPath, LineGroup
+from palimpsest.exchange.claude.lines import ConversationPath, LineGroup
 
 Step = tuple[int, bool]
 

@@ -23,13 +23,13 @@ from palimpsest.core.events import (
     ToolReturned,
     TurnEnded,
     Usage,
+    UsageBeside,
     UserSaid,
 )
-from palimpsest.core.events.calls import UsageBeside
 from palimpsest.core.items import Document, Image, Opaque, Signature, Text, Thinking, ToolCall, text_of
-from palimpsest.core.log.log import Log
-from palimpsest.foreign.claude.format import ClaudeFormat
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.log import Log
+from palimpsest.exchange.claude.reader import ClaudeFormat
+from palimpsest.stores.in_memory import FixedClock
 
 CLAUDE = ClaudeFormat()
 HEADLESS = "69901b92-81d1-436f-9093-e5364257259e"

@@ -6,16 +6,11 @@ from claude_session import Line, blocks_of, readable, spoken
 from corpus import WITHOUT, corpus, golden
 from readings import Home, called, check_repeat, faults, returned, said
 
-from palimpsest.core.events import (
-    CallStarted,
-    ModelReplied,
-    SessionOpened,
-    UserSaid,
-)
+from palimpsest.core.events import CallStarted, ModelReplied, SessionOpened, UserSaid
 from palimpsest.core.items import Text, ToolResult, text_of
-from palimpsest.core.log.log import Log
-from palimpsest.foreign.claude.format import ClaudeFormat
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.log import Log
+from palimpsest.exchange.claude.reader import ClaudeFormat
+from palimpsest.stores.in_memory import FixedClock
 
 CLAUDE = ClaudeFormat()
 HEADLESS = "69901b92-81d1-436f-9093-e5364257259e"

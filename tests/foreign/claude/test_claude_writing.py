@@ -8,7 +8,6 @@ from corpus import corpus, golden
 from generated import generate
 from readings import Home, called, returned, said
 
-from palimpsest.core.edits import Fold, Keep, Mask, Put
 from palimpsest.core.events import (
     CallStarted,
     ContextStated,
@@ -24,13 +23,13 @@ from palimpsest.core.events import (
     UserTyped,
     ViewEdited,
 )
-from palimpsest.core.items import Image, Signature, Text, Thinking, ToolCall, ToolResult, text_of
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.undo import rewind, undo
-from palimpsest.foreign.claude.format import ClaudeFormat
-from palimpsest.foreign.claude.writer import claude_session, write_claude
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
-from palimpsest.wire.encoding.messages import framed_statement
+from palimpsest.core.items import Fold, Image, Keep, Mask, Put, Signature, Text, Thinking, ToolCall, ToolResult, text_of
+from palimpsest.core.log import Log
+from palimpsest.core.undo import rewind, undo
+from palimpsest.exchange.claude.reader import ClaudeFormat
+from palimpsest.exchange.claude.writer import claude_session, write_claude
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.wire.encoding import framed_statement
 
 CLAUDE = ClaudeFormat()
 FILES = [*golden("claude/*/projects/**/*.jsonl"), *corpus("claude-code/*.jsonl")]

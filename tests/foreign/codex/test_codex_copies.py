@@ -8,11 +8,11 @@ from rollouts import THREAD, Line, answered, context, counted, ended, meta, outp
 from rollouts import called as call
 
 from palimpsest.core.events import ModelReplied, Usage
-from palimpsest.core.log.log import Log
-from palimpsest.core.tokens.spending import Ledger
-from palimpsest.foreign.reading.importing import import_session
-from palimpsest.foreign.reading.transcript import ReadPosition
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.log import Log
+from palimpsest.core.spending import Ledger
+from palimpsest.exchange.importing import import_session
+from palimpsest.exchange.transcript import ReadPosition
+from palimpsest.stores.in_memory import FixedClock
 
 FORK = "01a1ddf6-1c5d-7981-8c3c-46ff52b2b4c8"
 PARENT = (

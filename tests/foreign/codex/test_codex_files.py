@@ -7,28 +7,13 @@ from codex_homes import CODEX, PUBLIC, SESSION, bodies, imported
 from corpus import WITHOUT
 from readings import Home, faults
 from readings import said as said_in
-from rollouts import (
-    THREAD,
-    Line,
-    context,
-    item,
-    line,
-    message,
-    meta,
-    said,
-    write,
-)
+from rollouts import THREAD, Line, context, item, line, message, meta, said, write
 
-from palimpsest.core.events import (
-    ModelReplied,
-    SessionOpened,
-    Usage,
-    UserSaid,
-)
+from palimpsest.core.events import ModelReplied, SessionOpened, Usage, UserSaid
 from palimpsest.core.items import Opaque, Text
-from palimpsest.foreign.reading.importing import import_session
-from palimpsest.foreign.reading.transcript import ReadProblem, TranscriptSource
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.exchange.importing import import_session
+from palimpsest.exchange.transcript import ReadProblem, TranscriptSource
+from palimpsest.stores.in_memory import FixedClock
 
 needs_corpus = pytest.mark.skipif(not PUBLIC, reason=WITHOUT)
 

@@ -26,12 +26,11 @@ from rollouts import (
     write,
 )
 
-from palimpsest.core.edits import Fold, Insert, Keep, Put
 from palimpsest.core.events import ModelReplied, Rewound, UserSaid, ViewEdited
-from palimpsest.core.items import Opaque, Text, text_of
-from palimpsest.core.log.log import Log
+from palimpsest.core.items import Fold, Insert, Keep, Opaque, Put, Text, text_of
+from palimpsest.core.log import Log
 from palimpsest.core.view import View
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.stores.in_memory import FixedClock
 
 ENVIRONMENT = "<environment_context>\n<cwd>/repo</cwd>\n</environment_context>"
 

@@ -10,15 +10,14 @@ from readings import Home
 from rollouts import answered, context, counted, ended, message, meta, write
 from rollouts import said as typed
 
-from palimpsest.audit.pricing.size_rules import codex_size
-from palimpsest.core.edits import Fold, Mask, Put
+from palimpsest.audit.sizes import codex_size
 from palimpsest.core.events import CallStarted, ContextStated, Interrupted, ModelReplied, Statement, Usage, UserSaid, ViewEdited
-from palimpsest.core.items import Signature, Text, Thinking, ToolCall
-from palimpsest.core.log.log import Log
-from palimpsest.foreign.codex.format import write_codex
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.items import Fold, Mask, Put, Signature, Text, Thinking, ToolCall
+from palimpsest.core.log import Log
+from palimpsest.exchange.codex.writer import write_codex
+from palimpsest.stores.in_memory import FixedClock
 from palimpsest.wire.encode import encode
-from palimpsest.wire.models.cards import card
+from palimpsest.wire.models import card
 
 
 def test_context_of_the_user_role_keeps_it_and_only_what_would_be_misread_says_what_it_is(tmp_path: Path) -> None:

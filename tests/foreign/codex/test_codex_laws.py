@@ -9,30 +9,13 @@ from readings import Home, check_growth, check_repeat, faults, own_ids
 from readings import called as calls_of
 from readings import returned as results_of
 from readings import said as said_in
-from rollouts import (
-    answered,
-    called,
-    context,
-    counted,
-    ended,
-    items,
-    meta,
-    output,
-    read,
-    said,
-    spoken,
-    started,
-    write,
-)
+from rollouts import answered, called, context, counted, ended, items, meta, output, read, said, spoken, started, write
 
-from palimpsest.core.events import (
-    Body,
-    ModelReplied,
-)
+from palimpsest.core.events import Body, ModelReplied
 from palimpsest.core.items import Text, text_of
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.verify import verify
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.log import Log
+from palimpsest.core.verify import verify
+from palimpsest.stores.in_memory import FixedClock
 
 needs_corpus = pytest.mark.skipif(not PUBLIC, reason=WITHOUT)
 

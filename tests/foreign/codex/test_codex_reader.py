@@ -4,22 +4,7 @@ from pathlib import Path
 import pytest
 from codex_homes import CODEX, GOLDEN, PUBLIC, SESSION, bodies, imported
 from corpus import WITHOUT
-from rollouts import (
-    THREAD,
-    answered,
-    called,
-    context,
-    counted,
-    ended,
-    event,
-    item,
-    message,
-    meta,
-    output,
-    said,
-    started,
-    write,
-)
+from rollouts import THREAD, answered, called, context, counted, ended, event, item, message, meta, output, said, started, write
 
 from palimpsest.core.events import (
     ChildEnded,
@@ -41,7 +26,7 @@ from palimpsest.core.events import (
     UserSaid,
 )
 from palimpsest.core.items import Image, Signature, Text, Thinking, ToolCall, ToolResult
-from palimpsest.foreign.reading.transcript import TranscriptSource
+from palimpsest.exchange.transcript import TranscriptSource
 
 needs_corpus = pytest.mark.skipif(not PUBLIC, reason=WITHOUT)
 

@@ -1,6 +1,6 @@
 import pytest
 
-from palimpsest.foreign.codex.stems import slug_of, stem_of
+from palimpsest.exchange.codex.lines import slug_of, stem_of
 
 
 @pytest.mark.parametrize(

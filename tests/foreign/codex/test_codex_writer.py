@@ -10,24 +10,15 @@ from readings import Home, called, faults, returned, said
 from rollouts import Line, answered, context, ended, item, message, meta, read, write
 from rollouts import said as typed
 
-from palimpsest.core.edits import Fold, Keep, Mask, Put
-from palimpsest.core.events import (
-    Body,
-    ModelReplied,
-    Rewound,
-    ToolReturned,
-    TurnEnded,
-    UserSaid,
-    ViewEdited,
-)
-from palimpsest.core.items import Image, Opaque, Signature, Text, Thinking, ToolCall, ToolResult, text_of
-from palimpsest.core.log.log import Log
-from palimpsest.foreign.claude.format import ClaudeFormat
-from palimpsest.foreign.codex.format import rollout_name, write_codex
-from palimpsest.foreign.reading.transcript import Format
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
-from palimpsest.wire.encoding.sendable import sendable_content
-from palimpsest.wire.models.cards import card
+from palimpsest.core.events import Body, ModelReplied, Rewound, ToolReturned, TurnEnded, UserSaid, ViewEdited
+from palimpsest.core.items import Fold, Image, Keep, Mask, Opaque, Put, Signature, Text, Thinking, ToolCall, ToolResult, text_of
+from palimpsest.core.log import Log
+from palimpsest.exchange.claude.reader import ClaudeFormat
+from palimpsest.exchange.codex.writer import rollout_name, write_codex
+from palimpsest.exchange.transcript import Format
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs
+from palimpsest.wire.models import card
+from palimpsest.wire.repair import sendable_content
 
 CLAUDE: Format = ClaudeFormat()
 CLAUDES = [*golden("claude/**/*.jsonl"), *corpus("claude-code/*.jsonl")]

@@ -8,10 +8,9 @@ import pytest
 from corpus import golden
 from readings import Home, called, check_session, check_stages, read_session, returned, said, shown
 
-from palimpsest.core.edits import Fold, Put
 from palimpsest.core.events import ContextStated, ModelReplied, SessionOpened, Titled, ToolReturned, Usage, ViewEdited
-from palimpsest.core.items import Signature, Text, Thinking, ToolCall
-from palimpsest.foreign.editors.cline import ClineFormat
+from palimpsest.core.items import Fold, Put, Signature, Text, Thinking, ToolCall
+from palimpsest.exchange.editors import ClineFormat
 
 FORM = ClineFormat()
 (CLINE,) = golden("cline/17*/api_conversation_history.json")

@@ -10,7 +10,7 @@ from readings import Home, check_session, read_session, returned, said, shown
 
 from palimpsest.core.events import ModelReplied, SessionOpened, Titled, ToolReturned, Usage
 from palimpsest.core.items import Text, Thinking, ToolCall
-from palimpsest.foreign.editors.cursor import CursorFormat
+from palimpsest.exchange.editors import CursorFormat
 
 FORM = CursorFormat()
 ID = "98251e54-8aed-4515-b2b4-08895453eedd"

@@ -11,7 +11,7 @@ from readings import Home, called, check_session, read_session, returned, said, 
 
 from palimpsest.core.events import EventRef, ModelReplied, SessionOpened, Titled, ToolReturned, Usage
 from palimpsest.core.items import Signature, Text, Thinking, ToolCall
-from palimpsest.foreign.editors.zed import ZedFormat
+from palimpsest.exchange.editors import ZedFormat
 
 FORM = ZedFormat()
 SCHEMA = """CREATE TABLE threads (id TEXT PRIMARY KEY, summary TEXT NOT NULL, updated_at TEXT NOT NULL, data_type TEXT NOT NULL,

@@ -9,7 +9,7 @@ import pytest
 from corpus import CORPUS, GOLDEN, WITHOUT, corpus
 from every_export import differences, renamed, sessions_below, trips
 
-from palimpsest.foreign.reading.transcript import TranscriptSource
+from palimpsest.exchange.transcript import TranscriptSource
 
 FILES = [path for path in corpus("*/*") if path.is_file()]
 # The four shortest sessions, below 55,000 characters: `pal compact` finds nothing to fold in them.

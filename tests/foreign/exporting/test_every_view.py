@@ -10,8 +10,8 @@ from every_view import strange_seals, views
 
 from palimpsest.core.events import Event, ModelReplied, Rewound, SessionOpened, Usage, UserSaid
 from palimpsest.core.items import Signature, Text, Thinking
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock, MemorySessions
+from palimpsest.core.log import Log
+from palimpsest.stores.in_memory import FixedClock, MemorySessions
 
 
 def test_the_views_are_those_of_the_branch_that_each_event_is_on() -> None:

@@ -10,23 +10,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from readings import Home
 
-from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put
 from palimpsest.core.errors import BadEdit, BadInput
-from palimpsest.core.events import (
-    Body,
-    ContextStated,
-    ModelReplied,
-    SessionOpened,
-    Statement,
-    ToolReturned,
-    UserSaid,
-    ViewEdited,
+from palimpsest.core.events import Body, ContextStated, ModelReplied, SessionOpened, Statement, ToolReturned, UserSaid, ViewEdited
+from palimpsest.core.items import (
+    Content,
+    Fold,
+    Insert,
+    Item,
+    Keep,
+    Mask,
+    Put,
+    Role,
+    Signature,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    safe_cuts,
+    unanswered_calls,
 )
-from palimpsest.core.items import Content, Item, Role, Signature, Text, Thinking, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.undo import undo
-from palimpsest.core.pairs import safe_cuts, unanswered_calls
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.log import Log
+from palimpsest.core.undo import undo
+from palimpsest.stores.in_memory import FixedClock
 
 MODEL = "claude-sonnet-4-5"
 ROLES: tuple[Role, ...] = ("user", "user", "developer")

@@ -4,15 +4,14 @@ import pytest
 from histories import Step, new_log, steps, tell
 from hypothesis import given, settings
 
-from palimpsest.core.edits import Fold, Put
 from palimpsest.core.events import CallStarted, ModelReplied, SessionOpened, ToolReturned, UserSaid, ViewEdited
-from palimpsest.core.items import Signature, Text, Thinking, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
+from palimpsest.core.items import Fold, Put, Signature, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.log import Log
 from palimpsest.core.redaction import redact
-from palimpsest.foreign.exporting.request import whole_view, write_request
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
-from palimpsest.wire.models.cards import WireName
-from palimpsest.wire.rules.check import check_request
+from palimpsest.exchange.resume import whole_view, write_request
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.wire.models import WireName
+from palimpsest.wire.rules import check_request
 
 _WIRES: tuple[WireName, ...] = ("anthropic", "responses", "chat")
 KEY = "sk-ant-" + "a1B2" * 10

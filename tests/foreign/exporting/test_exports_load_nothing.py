@@ -7,10 +7,9 @@ from markdown_it import MarkdownIt
 
 from palimpsest.core.events import ModelReplied, SessionOpened, Titled, ToolReturned, UserSaid
 from palimpsest.core.items import Image, Text, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.foreign.exporting.html import write_html
-from palimpsest.foreign.exporting.markdown import write_markdown
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.core.log import Log
+from palimpsest.exchange.html import write_html, write_markdown
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 
 HOSTILE = (
     "![pixel](https://example.org/pixel.png)",

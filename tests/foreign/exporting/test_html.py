@@ -10,12 +10,12 @@ from pal_runs import SMALL, edited
 
 from palimpsest.core.events import ModelReplied, SessionOpened, ToolReturned, UserSaid
 from palimpsest.core.items import Document, Image, Text, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
+from palimpsest.core.log import Log
 from palimpsest.core.redaction import redact
-from palimpsest.foreign.exporting.formatting import visible
-from palimpsest.foreign.exporting.html import mono, text_block, write_html
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.exchange.html import mono, text_block, write_html
+from palimpsest.exchange.pages import visible
 from palimpsest.stores.home import Home
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ from pal_runs import SMALL, edited
 
 from palimpsest.core.events import ModelReplied, SessionOpened, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.undo import rewind, undo
+from palimpsest.core.log import Log
 from palimpsest.core.redaction import redact
-from palimpsest.foreign.exporting.formatting import visible
-from palimpsest.foreign.exporting.markdown import escaped, fence, quoted, write_markdown
-from palimpsest.stores.ephemeral import FixedClock, MemorySessions
+from palimpsest.core.undo import rewind, undo
+from palimpsest.exchange.html import escaped, fence, quoted, write_markdown
+from palimpsest.exchange.pages import visible
 from palimpsest.stores.home import Home
+from palimpsest.stores.in_memory import FixedClock, MemorySessions
 
 _READERS = (MarkdownIt("commonmark"), MarkdownIt("commonmark").enable(["table", "strikethrough"]))
 

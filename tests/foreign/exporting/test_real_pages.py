@@ -8,17 +8,16 @@ from markdown_it import MarkdownIt
 
 from palimpsest.core.events import ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolCall, text_of
-from palimpsest.core.log.log import Log
-from palimpsest.foreign.exporting.formatting import visible
-from palimpsest.foreign.exporting.html import write_html
-from palimpsest.foreign.exporting.markdown import write_markdown
-from palimpsest.foreign.exporting.request import write_request
-from palimpsest.foreign.formats import FORMATS
-from palimpsest.foreign.reading.importing import import_session
-from palimpsest.foreign.reading.transcript import TranscriptSource
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
-from palimpsest.wire.models.cards import WireName
-from palimpsest.wire.rules.check import check_request
+from palimpsest.core.log import Log
+from palimpsest.exchange.formats import FORMATS
+from palimpsest.exchange.html import write_html, write_markdown
+from palimpsest.exchange.importing import import_session
+from palimpsest.exchange.pages import visible
+from palimpsest.exchange.resume import write_request
+from palimpsest.exchange.transcript import TranscriptSource
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.wire.models import WireName
+from palimpsest.wire.rules import check_request
 
 _WIRES: tuple[WireName, ...] = ("anthropic", "responses", "chat")
 _BIGGEST = 1_500_000

@@ -5,14 +5,12 @@ from hostile import texts
 from html_pages import Page
 from hypothesis import given, settings
 
-from palimpsest.core.edits import Mask
 from palimpsest.core.events import ModelReplied, SessionOpened, ToolReturned, UserSaid, ViewEdited
-from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.foreign.exporting.formatting import visible
-from palimpsest.foreign.exporting.html import write_html
-from palimpsest.foreign.exporting.rendering import rendered
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.core.items import Mask, Text, ToolCall, ToolResult
+from palimpsest.core.log import Log
+from palimpsest.exchange.html import rendered, write_html
+from palimpsest.exchange.pages import visible
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 
 _MARK = re.compile(r'<span class="md-mark">[^<]*</span>')
 

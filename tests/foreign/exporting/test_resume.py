@@ -7,13 +7,13 @@ from corpus import GOLDEN
 from palimpsest.core.events import EventRef as Origin
 from palimpsest.core.events import SessionOpened, UserSaid
 from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.foreign.claude.format import ClaudeFormat
-from palimpsest.foreign.claude.writer import claude_session, write_claude
-from palimpsest.foreign.exporting.resume import ResumeTarget, claude_target, codex_target
-from palimpsest.foreign.reading.importing import import_session
-from palimpsest.foreign.reading.transcript import TranscriptSource
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.core.log import Log
+from palimpsest.exchange.claude.reader import ClaudeFormat
+from palimpsest.exchange.claude.writer import claude_session, write_claude
+from palimpsest.exchange.importing import import_session
+from palimpsest.exchange.resume import ResumeTarget, claude_target, codex_target
+from palimpsest.exchange.transcript import TranscriptSource
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 
 _PROJECT = GOLDEN / "claude" / "2.1.325" / "projects" / "-repo-project"
 _SESSION = "69901b92-81d1-436f-9093-e5364257259e"

@@ -2,7 +2,6 @@ import pytest
 from msgspec import Raw
 from side_calls import side_reply
 
-from palimpsest.core.edits import Insert, Mask, Put, Unmask
 from palimpsest.core.events import (
     Body,
     CallStarted,
@@ -31,24 +30,32 @@ from palimpsest.core.events import (
     UserTyped,
     ViewEdited,
 )
-from palimpsest.core.items import Item, Text, Thinking, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.foreign.exporting.entries import EditEntry, InputEntry, ItemLine, NoteEntry, ReplyEntry, SessionHeader, ToolEntry, Turn
-from palimpsest.foreign.exporting.formatting import (
+from palimpsest.core.items import Insert, Item, Mask, Put, Text, Thinking, ToolCall, ToolResult, Unmask
+from palimpsest.core.log import Log
+from palimpsest.exchange.pages import (
+    EditEntry,
+    InputEntry,
+    ItemLine,
+    NoteEntry,
+    ReplyEntry,
+    SessionHeader,
+    ToolEntry,
+    Turn,
     arguments_of,
     code_blocks,
     cut,
     edit_line,
     gist_of,
+    header_of,
     headline,
     outcome_of,
     size_of,
     turn_line,
+    turns_of,
     utc_time,
     visible,
 )
-from palimpsest.foreign.exporting.turns import header_of, turns_of
-from palimpsest.stores.ephemeral import FixedClock, MemorySessions
+from palimpsest.stores.in_memory import FixedClock, MemorySessions
 
 
 def _log(*bodies: Body) -> Log:

@@ -6,10 +6,9 @@ import pytest
 from corpus import GOLDEN, golden
 from readings import Home, called, check_session, check_stages, faults, read_session, returned, said, shown, sources
 
-from palimpsest.core.edits import Fold, Mask, Put
 from palimpsest.core.events import EventRef, Failed, ModelReplied, Rewound, SessionOpened, Titled, ToolReturned, Usage, ViewEdited
-from palimpsest.core.items import Text, Thinking, ToolCall
-from palimpsest.foreign.gemini.format import GeminiFormat
+from palimpsest.core.items import Fold, Mask, Put, Text, Thinking, ToolCall
+from palimpsest.exchange.gemini import GeminiFormat
 
 FORM = GeminiFormat()
 HEADER = b'{"sessionId": "x", "projectHash": "y"'

@@ -6,15 +6,14 @@ from typing import Any
 import pytest
 from opencode_session import GOLDEN_DATABASE, Home, Row, Talk, begun, call, view_of, words
 
-from palimpsest.core.edits import Fold, Keep, Mask, Put
 from palimpsest.core.events import Failed, ModelReplied, Rewound, Usage, ViewEdited
-from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.items import Fold, Keep, Mask, Put, Text
+from palimpsest.core.log import Log
+from palimpsest.stores.in_memory import FixedClock
 from palimpsest.wire.encode import encode
 from palimpsest.wire.json_reading import dump, parse
-from palimpsest.wire.models.cards import card
-from palimpsest.wire.rules.check import check_request
+from palimpsest.wire.models import card
+from palimpsest.wire.rules import check_request
 
 MARKER = ("context", "What did we do so far?")
 CLEARED = "[Old tool result content cleared]"

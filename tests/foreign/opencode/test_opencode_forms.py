@@ -10,10 +10,9 @@ import pytest
 from corpus import GOLDEN, WITHOUT, corpus
 from opencode_session import GOLDEN_DATABASE, PIXEL, Home, Row, Talk, begun, call, sources, view_of, words
 
-from palimpsest.foreign.opencode.database import TABLES
-from palimpsest.foreign.opencode.format import OpencodeFormat
-from palimpsest.foreign.reading.database import query
-from palimpsest.foreign.reading.transcript import ReadProblem, TranscriptSource
+from palimpsest.exchange.files import query
+from palimpsest.exchange.opencode.reader import TABLES, OpencodeFormat
+from palimpsest.exchange.transcript import ReadProblem, TranscriptSource
 
 GOLDEN_DUMP = GOLDEN / "opencode" / "export.json"
 EXPORTS = corpus("opencode-export/*.json")

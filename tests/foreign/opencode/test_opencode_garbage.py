@@ -9,13 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opencode_session import Home, Row, Talk, call
 
-from palimpsest.core.log.log import Log
-from palimpsest.foreign.opencode.format import OpencodeFormat
-from palimpsest.foreign.reading.transcript import TranscriptSource
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.log import Log
+from palimpsest.exchange.opencode.reader import OpencodeFormat
+from palimpsest.exchange.transcript import TranscriptSource
+from palimpsest.stores.in_memory import FixedClock
 from palimpsest.wire.encode import encode
-from palimpsest.wire.models.cards import card
-from palimpsest.wire.rules.check import check_request
+from palimpsest.wire.models import card
+from palimpsest.wire.rules import check_request
 
 JUNK = st.sampled_from([None, True, -1, 2**60, 1.5, "", "x", "\ud800", "\x00", [], [1, "a"], {}, {"type": "tool"}, {"created": "soon"}])
 

@@ -25,12 +25,12 @@ from palimpsest.core.events import (
     UserSaid,
 )
 from palimpsest.core.items import Image, Opaque, Signature, Text, Thinking, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.foreign.reading.importing import provenance_of
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.log import Log
+from palimpsest.exchange.importing import provenance_of
+from palimpsest.stores.in_memory import FixedClock
 from palimpsest.wire.encode import encode
-from palimpsest.wire.models.cards import card
-from palimpsest.wire.rules.check import check_request
+from palimpsest.wire.models import card
+from palimpsest.wire.rules import check_request
 
 EXPORTS = corpus("opencode-export/*.json")
 CARDS = [card("claude-sonnet-4-5"), card("gpt-5.5"), card("openai-compatible/x")]

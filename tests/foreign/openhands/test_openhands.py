@@ -5,10 +5,9 @@ from pathlib import Path
 from corpus import GOLDEN, golden
 from readings import Home, called, check_session, check_stages, read_session, returned, said, shown, sources
 
-from palimpsest.core.edits import Fold, Put
 from palimpsest.core.events import Failed, ModelReplied, SessionOpened, ToolRefused, ToolReturned, TurnEnded, Usage, ViewEdited
-from palimpsest.core.items import Signature, Text, Thinking, ToolCall
-from palimpsest.foreign.openhands.format import OpenhandsFormat
+from palimpsest.core.items import Fold, Put, Signature, Text, Thinking, ToolCall
+from palimpsest.exchange.openhands import OpenhandsFormat
 
 FORM = OpenhandsFormat()
 SERVER = golden("openhands/server-0.59.0.json")[0]

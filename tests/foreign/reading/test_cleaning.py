@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palimpsest.core.redaction import redact
-from palimpsest.foreign.reading.cleaning import clean_line, clean_text
+from palimpsest.exchange.secrets import clean_line, clean_text
 
 KEY = "sk-ant-" + "a1B2" * 10
 values = st.recursive(

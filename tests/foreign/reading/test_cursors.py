@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
-from palimpsest.foreign.reading.cursors import Cursors, SourceCursor
-from palimpsest.foreign.reading.transcript import ReadPosition, TranscriptSource
-from palimpsest.stores.ephemeral import MemoryStateSlot
+from palimpsest.exchange.importing import Cursors, SourceCursor
+from palimpsest.exchange.transcript import ReadPosition, TranscriptSource
 from palimpsest.stores.files import FileStateSlot
+from palimpsest.stores.in_memory import MemoryStateSlot
 
 SOURCE = TranscriptSource("tiny", "/somewhere/a.tiny", "a", "10-20")
 SEEN = SourceCursor("tiny", "/somewhere/a.tiny", "a", "tiny-a", "10-20", 7, ReadPosition(10, Raw(b'{"line":3}')), {"github": 2})

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tiny_format import Tiny, user, written
 
-from palimpsest.foreign.reading.finding import FoundSources, find_sources
-from palimpsest.foreign.reading.transcript import ReadProblem, TranscriptSource
+from palimpsest.exchange.finding import FoundSources, find_sources
+from palimpsest.exchange.transcript import ReadProblem, TranscriptSource
 
 
 def names(found: FoundSources) -> list[str]:
@@ -86,7 +86,7 @@ def test_every_other_file_is_listed_with_what_it_is_when_one_asks(tmp_path: Path
 _FINDING = """
 import sys
 from pathlib import Path
-from palimpsest.foreign.reading.finding import find_sources
+from palimpsest.exchange.finding import find_sources
 from tiny_format import Tiny
 found = find_sources((Tiny(),), [Path(sys.argv[1])])
 print([source.session for source in found.sources], sorted((Path(bad.where).name, bad.why) for bad in found.skipped))

@@ -10,36 +10,16 @@ from msgspec import Raw
 from tiny_format import BEGAN, MODEL, Tiny, reply, source_of, user, written
 
 from palimpsest.core.errors import BadLog, Locked, StoreError
-from palimpsest.core.events import (
-    Body,
-    CallStarted,
-    Event,
-    Rewound,
-    SessionOpened,
-    TurnEnded,
-    Usage,
-    UserSaid,
-    ViewEdited,
-)
-from palimpsest.core.events.event_items import items_of
+from palimpsest.core.events import Body, CallStarted, Event, Rewound, SessionOpened, TurnEnded, Usage, UserSaid, ViewEdited, items_of
 from palimpsest.core.items import Text, text_of
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.verify import verify
+from palimpsest.core.log import Log
 from palimpsest.core.ports import Blobs, SessionStore
-from palimpsest.core.tokens.counter import TokenCounter
-from palimpsest.core.tokens.sizes import palimpsest_size
-from palimpsest.foreign.reading.importing import (
-    Counts,
-    Imported,
-    Provenance,
-    _LogImport,
-    foreign_key,
-    import_session,
-    provenance_of,
-    session_id,
-)
-from palimpsest.foreign.reading.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource, inserted_ids
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.tokens import palimpsest_size
+from palimpsest.core.verify import verify
+from palimpsest.exchange.importing import Counts, Imported, Provenance, _LogImport, foreign_key, import_session, provenance_of, session_id
+from palimpsest.exchange.transcript import ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource, inserted_ids
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 
 TALK = (
     user("u1", "What is in a.py?", extra={"cwd": "shop"}),

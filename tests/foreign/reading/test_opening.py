@@ -11,13 +11,21 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from palimpsest.core.errors import BadInput
-from palimpsest.foreign.codex.files import rollout_lines
-from palimpsest.foreign.formats import FORMATS
-from palimpsest.foreign.reading.files import decoded, document_in, object_on, whole_lines
-from palimpsest.foreign.reading.finding import find_sources
-from palimpsest.foreign.reading.opening import ReadLimits, UnpackingReader, open_regular, read_regular, reading_limits
-from palimpsest.foreign.reading.parts import milliseconds
-from palimpsest.foreign.reading.transcript import ReadProblem
+from palimpsest.exchange.codex.reader import rollout_lines
+from palimpsest.exchange.files import (
+    ReadLimits,
+    UnpackingReader,
+    decoded,
+    document_in,
+    object_on,
+    open_regular,
+    read_regular,
+    reading_limits,
+    whole_lines,
+)
+from palimpsest.exchange.finding import find_sources
+from palimpsest.exchange.formats import FORMATS
+from palimpsest.exchange.transcript import ReadProblem, milliseconds
 
 SMALL = ReadLimits(file=1_000, line=100, unpacked=64 * 1024 * 1024, ratio=10)
 

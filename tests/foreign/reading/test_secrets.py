@@ -10,10 +10,9 @@ from tiny_format import BEGAN, Tiny, reply, source_of, user, written
 from palimpsest.core.events import ContextStated, Failed, ModelReplied, Statement, ToolReturned, UserSaid
 from palimpsest.core.items import Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.redaction import redact
-from palimpsest.foreign.reading.cleaning import AnyValue, clean_value
-from palimpsest.foreign.reading.importing import import_session, provenance_of
-from palimpsest.foreign.reading.secrets import RedactingFormat, count_secrets, line_batches
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.exchange.importing import import_session, provenance_of
+from palimpsest.exchange.secrets import AnyValue, RedactingFormat, clean_value, count_secrets, line_batches
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 
 TOKEN = "ghp_" + "a1B2" * 9
 KEY = "AKIA" + "ABCD1234" * 2

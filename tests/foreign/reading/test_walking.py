@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from tiny_format import Tiny, user, written
 
-from palimpsest.foreign.reading.finding import find_sources
-from palimpsest.foreign.reading.transcript import ReadProblem
-from palimpsest.foreign.reading.walking import PSEUDO, FolderWalk, WalkLimits
+from palimpsest.exchange.files import PSEUDO, FolderWalk, WalkLimits
+from palimpsest.exchange.finding import find_sources
+from palimpsest.exchange.transcript import ReadProblem
 
 
 def walked(walk: FolderWalk, root: Path) -> list[str]:

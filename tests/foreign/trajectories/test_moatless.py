@@ -9,7 +9,7 @@ from readings import Home, called, check_session, read_session, returned, said, 
 
 from palimpsest.core.events import ModelReplied, SessionOpened, ToolReturned, Usage
 from palimpsest.core.items import Text, ToolCall
-from palimpsest.foreign.trajectories.moatless import MoatlessFormat
+from palimpsest.exchange.trajectories import MoatlessFormat
 
 FORM = MoatlessFormat()
 (RUN,) = golden("moatless/*/trajectory.json")

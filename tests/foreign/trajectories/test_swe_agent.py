@@ -6,10 +6,9 @@ import pytest
 from corpus import WITHOUT, corpus, golden
 from readings import Home, called, check_session, check_stages, read_session, returned, said, shown, sources
 
-from palimpsest.core.edits import Mask
 from palimpsest.core.events import ModelReplied, SessionOpened, ToolReturned, TurnEnded, Usage, ViewEdited
-from palimpsest.core.items import Text, ToolCall
-from palimpsest.foreign.trajectories.swe_agent import SweAgentFormat
+from palimpsest.core.items import Mask, Text, ToolCall
+from palimpsest.exchange.trajectories import SweAgentFormat
 
 FORM = SweAgentFormat()
 FILES = corpus("swe-agent/*.traj")

@@ -6,21 +6,18 @@ from pathlib import Path
 import pytest
 from corpus import golden
 
+from pal_lab.bench.bars import GOALS, Bar, Peer, Report, bar
+from pal_lab.bench.engine import KINDS, find_ripgrep
+from pal_lab.bench.processes import GATEWAY_BARS, TERMINAL_BARS
+from pal_lab.bench.replaying import LIMITED_TOKENS
+from pal_lab.bench.suite import GROUPS, bars_named, run_bench
+from pal_lab.bench.tables import tables_of
+from pal_lab.bench.workspace import FULL, BenchSizes, DecodeUnit, side_by_side, write_session
+from pal_lab.cost.tuning import Fit, SessionStatistics, fit, fit_markdown
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ViewEdited
-from palimpsest.core.pairs import unanswered_calls
-from palimpsest.lab.bench.bars import GOALS, Bar, Peer, Report, bar
-from palimpsest.lab.bench.counting import KINDS
-from palimpsest.lab.bench.finding import find_ripgrep
-from palimpsest.lab.bench.processes.gateway_bars import GATEWAY_BARS
-from palimpsest.lab.bench.processes.terminal import TERMINAL_BARS
-from palimpsest.lab.bench.replaying import LIMITED_TOKENS
-from palimpsest.lab.bench.suite import GROUPS, bars_named, run_bench
-from palimpsest.lab.bench.tables import tables_of
-from palimpsest.lab.bench.tuning import Fit, fit, fit_markdown
-from palimpsest.lab.bench.workspace import FULL, BenchSizes, DecodeUnit, side_by_side, write_session
-from palimpsest.lab.synthetic.statistics import SessionStatistics
-from palimpsest.stores.ephemeral import FixedClock, MemorySessions
+from palimpsest.core.items import unanswered_calls
+from palimpsest.stores.in_memory import FixedClock, MemorySessions
 
 TINY = BenchSizes(
     small=60,
@@ -117,7 +114,7 @@ def test_works_take_turns_and_a_unit_is_as_long_as_itself() -> None:
 # The bars of processes take a minute; tests of the terminal and of the gateway run these processes anyway.
 @pytest.mark.parametrize("left_out", [TERMINAL_BARS | GATEWAY_BARS, pytest.param(frozenset(), marks=pytest.mark.long)], ids=["", "all"])
 def test_a_tiny_run_measures_every_bar(tmp_path: Path, left_out: frozenset[str]) -> None:
-    command = (sys.executable, "-m", "palimpsest.apps.cli")
+    command = (sys.executable, "-m", "pal.cli")
     wanted = frozenset(GOALS) - left_out
     report = run_bench(tmp_path, wanted=wanted, quick=True, sizes=TINY, announce=_silent, pal_command=command)
     values = {each.name: each.value for each in report.bars}
@@ -145,7 +142,7 @@ def test_a_replay_is_timed_and_judged_only_for_a_session_as_long_as_the_limit_is
 
 def test_the_memory_of_a_replay_is_not_that_of_the_process_that_started_it() -> None:
     much = b"x" * 300_000_000
-    program = "from palimpsest.lab.bench.replaying import peak_mb; print(peak_mb())"
+    program = "from pal_lab.bench.replaying import peak_mb; print(peak_mb())"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert len(much) / 1_048_576 > 2 * float(done.stdout) > 0
 
@@ -226,7 +223,7 @@ def test_the_command_replays_the_sessions_of_a_folder_without_the_extras(tmp_pat
 
 
 def _pal(*words: str, before: str = "") -> subprocess.CompletedProcess[str]:
-    program = f"import sys; {before}\nfrom palimpsest.apps.cli.main import main; sys.argv[0] = 'pal'; main()"
+    program = f"import sys; {before}\nfrom pal.cli.main import main; sys.argv[0] = 'pal'; main()"
     return subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=False)
 
 

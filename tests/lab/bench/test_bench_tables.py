@@ -3,11 +3,11 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from pal.replay.outcome import KindScores, ProbeScores, SurvivalShares
+from pal_lab.bench.bars import GOALS, Peer, ProfileRow, Report, SessionCostRow, bar
+from pal_lab.bench.costing import reread_bar
+from pal_lab.bench.tables import as_markdown, replace_table, short_names, tables_of
 from palimpsest.core.errors import BadInput
-from palimpsest.lab.bench.bars import GOALS, Peer, ProfileRow, Report, SessionCostRow, bar
-from palimpsest.lab.bench.costing import reread_bar
-from palimpsest.lab.bench.tables import as_markdown, replace_table, short_names, tables_of
-from palimpsest.lab.outcome import KindScores, ProbeScores, SurvivalShares
 
 MACHINE = {"python": "3.12.1", "system": "Linux", "processors": "2"}
 

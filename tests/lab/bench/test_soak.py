@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from palimpsest.lab.bench.agent import Soak, SoakRow, soak, soak_of
+from pal_lab.bench.processes import Soak, SoakRow, soak, soak_of
 
 
 def rows(memory: list[int], times: list[float]) -> list[SoakRow]:

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from pal_lab.bench.tables import split_halves
+from pal_lab.cost.tuning import SettingResult, TuningChoice, TuningResult, best_setting, tune, tuning_markdown
 from palimpsest.core.errors import BadInput
-from palimpsest.lab.bench.tables import split_halves
-from palimpsest.lab.bench.tuning import SettingResult, TuningChoice, TuningResult, best_setting, tune, tuning_markdown
-from palimpsest.profiles.palimpsest import ThriftNumbers
+from palimpsest.policies.profiles import ThriftNumbers
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "foreign"
 

@@ -2,10 +2,10 @@ import pytest
 from corpus import CORPUS, WITHOUT
 from recorded import log_of, replied, said
 
+from pal.replay.recording import load_all
+from pal_lab.cost.calibration import SessionAgreement, agreement_of, compare_cache
 from palimpsest.core.events import Usage
 from palimpsest.core.items import Text
-from palimpsest.lab.calibration.agreement import SessionAgreement, agreement_of, compare_cache
-from palimpsest.lab.simulation.loading import load_all
 
 YES = Text("Yes.", "assistant")
 

@@ -3,11 +3,11 @@ from pathlib import Path
 import pytest
 from recorded import ended, log_of, said, used
 
+from pal.replay.recording import LoadedSession, load_log
+from pal.replay.rereads import general_strings
+from pal_lab.cost.calibration import strings_of_projects, write_table
 from palimpsest.core.errors import BadInput
-from palimpsest.lab.calibration.general_strings import strings_of_projects, write_table
-from palimpsest.lab.rereads.general_strings import general_strings
-from palimpsest.lab.simulation.loading import LoadedSession, load_log
-from palimpsest.stores.ephemeral import MemoryBlobs
+from palimpsest.stores.in_memory import MemoryBlobs
 
 
 def _session(source: str, command: str) -> LoadedSession:

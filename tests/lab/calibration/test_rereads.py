@@ -1,17 +1,19 @@
 from msgspec.structs import replace
 from recorded import compacted, compacted_session, edit_part, ended, read_part, recorded, said, used
 
-from palimpsest.core.events import ToolReturned
-from palimpsest.core.items import ToolCall, ToolResult
-from palimpsest.lab.calibration.recorded import compacted_steps, rereads_from, without_calls
-from palimpsest.lab.calibration.rereads import (
+from pal_lab.cost.calibration import (
     CompactionCase,
     FormatFit,
     RereadCalibration,
     calibration_markdown,
     calibration_of,
+    compacted_steps,
     compaction_cases,
+    rereads_from,
+    without_calls,
 )
+from palimpsest.core.events import ToolReturned
+from palimpsest.core.items import ToolCall, ToolResult
 
 
 def test_a_compaction_stands_before_the_call_that_follows_it() -> None:

@@ -1,14 +1,13 @@
 import pytest
 from recorded import ended, recorded, said, used
 
+from pal.replay.recording import RecordedSession, RecordingIndex
+from pal_lab.cost.continuation import RecordedPlace, derived_tools, most_usd, place_of, requests_at
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import text_of
 from palimpsest.core.view import shown
-from palimpsest.lab.continuation.requests import RecordedPlace, derived_tools, most_usd, place_of, requests_at
-from palimpsest.lab.simulation.recording import RecordedSession
-from palimpsest.lab.simulation.recording_index import RecordingIndex
-from palimpsest.profiles.named import profile
-from palimpsest.wire.models.cards import card
+from palimpsest.policies.named import profile
+from palimpsest.wire.models import card
 from palimpsest.wire.request import Tool
 
 SONNET = card("claude-sonnet-4-5", window=40_000)

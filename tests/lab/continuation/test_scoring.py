@@ -1,13 +1,12 @@
 from recorded import ended, recorded, said, used
 
-from palimpsest.core.edits import Mask
+from pal.replay.recording import RecordedSession
+from pal_lab.cost.continuation import ComparedCall, compare
 from palimpsest.core.events import ModelReplied, SessionOpened, ViewEdited
-from palimpsest.core.items import ToolCall
-from palimpsest.core.log.log import Log
+from palimpsest.core.items import Mask, ToolCall
+from palimpsest.core.log import Log
 from palimpsest.core.view import View
-from palimpsest.lab.continuation.scoring import ComparedCall, compare
-from palimpsest.lab.simulation.recording import RecordedSession
-from palimpsest.stores.ephemeral import FixedClock, MemorySessions
+from palimpsest.stores.in_memory import FixedClock, MemorySessions
 
 RECORDING: RecordedSession = recorded(
     *said(0, "Mend the parser."),

@@ -6,15 +6,14 @@ from typing import cast
 
 import pytest
 
+from pal_lab.cost.growth import SHAPES, Growth, Shape, measure_growth, write_shape
 from palimpsest.core.items import text_of
-from palimpsest.core.log.log import Log
+from palimpsest.core.log import Log
 from palimpsest.core.ports import LogFile
-from palimpsest.foreign.claude.format import ClaudeFormat
-from palimpsest.foreign.reading.importing import import_session
-from palimpsest.foreign.reading.transcript import TranscriptSource
-from palimpsest.lab.growth.measuring import Growth, measure_growth
-from palimpsest.lab.growth.shapes import SHAPES, Shape, write_shape
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.exchange.claude.reader import ClaudeFormat
+from palimpsest.exchange.importing import import_session
+from palimpsest.exchange.transcript import TranscriptSource
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 
 BY_NAME = {shape.name: shape for shape in SHAPES}
 

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
+from pal_lab.recall.data import Question, category_name, message_of, read_data, source_ids
+from pal_lab.recall.evaluation import eval_data
 from palimpsest.core.errors import BadInput
-from palimpsest.lab.memory.beam import category_name, message_of, read_data, source_ids
-from palimpsest.lab.memory.conversations import Question
-from palimpsest.lab.memory.evaluation import eval_data
-from palimpsest.memory.recall.units import RecallUnit
+from palimpsest.memory.recall_terms import RecallUnit
 
 LONG = "The deployment of the weather service uses a canary. " * 20
 

@@ -6,8 +6,8 @@ import pytest
 from coding_folder import write_sessions
 from corpus import CORPUS, WITHOUT
 
+from pal_lab.recall.evaluation import RIVALS, SAID_ONLY, CodingRow, eval_coding
 from palimpsest.core.errors import BadInput
-from palimpsest.lab.memory.coding_eval import RIVALS, SAID_ONLY, CodingRow, eval_coding
 
 
 def test_each_rule_and_variant_is_scored_for_the_rival_and_for_us(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 from past_sessions import BEGIN, PastSession
 
-from palimpsest.lab.memory.coding_set import CodingQuestion, SessionRecord, coding_questions, kinds_of, read_record, without_specifics
+from pal_lab.recall.data import CodingQuestion, SessionRecord, coding_questions, kinds_of, read_record, without_specifics
 
 LATEST = 1 << 62
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from pal_lab.recall.data import AskedConversation, Question, evidence_ids, iso_date, read_conversations
 from palimpsest.core.errors import BadInput
-from palimpsest.lab.memory.conversations import AskedConversation, Question, evidence_ids, iso_date, read_conversations
-from palimpsest.memory.recall.units import RecallUnit
+from palimpsest.memory.recall_terms import RecallUnit
 
 SAMPLE: dict[str, Any] = {
     "sample_id": "conv-1",

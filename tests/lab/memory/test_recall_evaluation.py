@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.lab.memory.conversations import Question, read_conversations
-from palimpsest.lab.memory.evaluation import MemoryReport, eval_data, fit_data, folds
-from palimpsest.lab.memory.floor import floor_rankings
-from palimpsest.lab.memory.latency import Latency, measure_latency
-from palimpsest.lab.memory.training import fit, sample
-from palimpsest.memory.recall.index import RecallIndex
-from palimpsest.memory.recall.units import RecallUnit
+from pal_lab.recall.data import Question, read_conversations
+from pal_lab.recall.evaluation import MemoryReport, eval_data, fit_data, floor_rankings, folds
+from pal_lab.recall.latency import Latency, measure_latency
+from pal_lab.recall.training import fit, sample
+from palimpsest.memory.recall_index import RecallIndex
+from palimpsest.memory.recall_terms import RecallUnit
 
 CHINESE = Path(__file__).parent / "data" / "chinese.json"
 # The data must not be shipped; it lies beside a checkout, or is missing.

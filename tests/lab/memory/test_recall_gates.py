@@ -4,11 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.lab.memory.evaluation import MemoryReport, ScoreRow
-from palimpsest.lab.memory.gates import Gate, gates
-from palimpsest.lab.memory.latency import Latency
-from palimpsest.lab.memory.levels import LevelRow, LevelsReport
-from palimpsest.lab.memory.scoring import MeanScores
+from pal_lab.recall.evaluation import Gate, MeanScores, MemoryReport, ScoreRow, gates
+from pal_lab.recall.latency import Latency
+from pal_lab.recall.levels import LevelRow, LevelsReport
 
 
 def row(name: str, ndcg: float, recall: float, note: str = "") -> ScoreRow:

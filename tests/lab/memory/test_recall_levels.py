@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from palimpsest.core.errors import BadInput
-from palimpsest.lab.memory.levels import (
+from pal_lab.recall.levels import (
     CaseFacts,
     CaseScore,
     LevelRow,
@@ -17,6 +16,7 @@ from palimpsest.lab.memory.levels import (
     score_case,
     stale_given,
 )
+from palimpsest.core.errors import BadInput
 
 MESSAGES = [
     {"role": "assistant", "content": "Your checking account number is 4429853327."},

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from palimpsest.lab.memory.scoring import MeanScores, QuestionScore, mean_scores, score
+from pal_lab.recall.evaluation import MeanScores, QuestionScore, mean_scores, score
 
 
 def test_me_43_a_worked_example_of_the_scores() -> None:

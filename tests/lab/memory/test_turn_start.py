@@ -4,7 +4,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from palimpsest.lab.memory.turn_start import TurnStart, measure_turn_start
+from pal_lab.recall.latency import TurnStart, measure_turn_start
 
 DATA = Path(__file__).parent / "data" / "chinese.json"
 

@@ -5,22 +5,21 @@ import pytest
 from corpus import CORPUS, WITHOUT, corpus
 from generated import generate
 
+from pal.replay.outcome import KindScores, ProbeScores, mean_scores
+from pal.replay.probes import NOTHING_TO_FOLD, ProbedSession, SummarySource, probe_after, probed
 from palimpsest.core.errors import CannotFold, PalimpsestError, TooFull
 from palimpsest.core.events import Event, ModelReplied, SessionOpened, ToolReturned, Usage, UserSaid, ViewEdited
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.core.policy import Plan
-from palimpsest.core.situation import Moment, Situation
+from palimpsest.core.log import Log
+from palimpsest.core.plans import Moment, Plan, Situation
 from palimpsest.core.view import View
-from palimpsest.foreign.formats import FORMATS, format_named
-from palimpsest.foreign.reading.finding import find_sources
-from palimpsest.foreign.reading.importing import import_session
-from palimpsest.lab.outcome import KindScores, ProbeScores, mean_scores
-from palimpsest.lab.probes.cycles import NOTHING_TO_FOLD, ProbedSession, SummarySource, probe_after, probed
-from palimpsest.profiles.named import PROFILES, profile
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
-from palimpsest.wire.encoding.media import Fetch
-from palimpsest.wire.models.cards import card
+from palimpsest.exchange.finding import find_sources
+from palimpsest.exchange.formats import FORMATS, format_named
+from palimpsest.exchange.importing import import_session
+from palimpsest.policies.named import PROFILES, profile
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.wire.media import Fetch
+from palimpsest.wire.models import card
 from palimpsest.wire.request import Params, Tool
 
 SONNET = card("claude-sonnet-4-5")

@@ -4,14 +4,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pal.replay.probes import (
+    KINDS,
+    NamedIn,
+    Probe,
+    ProbedSession,
+    ProbedText,
+    RecordedTexts,
+    answerable,
+    closing_facts,
+    decoys_of,
+    is_named_in,
+    neighbours,
+    next_facts,
+    probe_after,
+    probes_of,
+    score,
+)
 from palimpsest.core.events import Event, ModelReplied, SessionOpened, ToolReturned, UserSaid
 from palimpsest.core.items import Content, Text, ToolCall, ToolResult
-from palimpsest.lab.probes.cycles import ProbedSession, probe_after
-from palimpsest.lab.probes.phrases import NamedIn, closing_facts, decoys_of, is_named_in, neighbours, next_facts
-from palimpsest.lab.probes.probes import KINDS, Probe, probes_of
-from palimpsest.lab.probes.score import ProbedText, RecordedTexts, answerable, score
-from palimpsest.profiles.named import profile
-from palimpsest.wire.models.cards import card
+from palimpsest.policies.named import profile
+from palimpsest.wire.models import card
 
 CLOSING = "I raised `RETRY_LIMIT` to 45 in src/shop/cart.py. The cause was parse_header(), not load_config."
 

@@ -4,25 +4,31 @@ import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
-from palimpsest.core.edits import Fold, Keep, Mask, Put
-from palimpsest.core.events import Body, Event, ModelReplied, SessionOpened, ToolReturned, UserSaid, ViewEdited
-from palimpsest.core.items import Content, Part, Text, Thinking, ToolCall, ToolResult
-from palimpsest.core.projections.view import project
-from palimpsest.core.view import View
-from palimpsest.lab.probes.phrases import NamedIn
-from palimpsest.lab.probes.probes import (
+from pal.replay.probes import (
     CommandOutcome,
     EditedFile,
     Fact,
     LastValue,
+    NamedIn,
     Probe,
+    ProbedText,
     QuotedText,
+    RecordedTexts,
+    Score,
+    answerable,
     assignments,
+    fact_checker,
     named_values,
+    path_ending,
     probes_of,
+    score,
     spread,
+    visible,
 )
-from palimpsest.lab.probes.score import ProbedText, RecordedTexts, Score, answerable, fact_checker, path_ending, score, visible
+from palimpsest.core.events import Body, Event, ModelReplied, SessionOpened, ToolReturned, UserSaid, ViewEdited
+from palimpsest.core.items import Content, Fold, Keep, Mask, Part, Put, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.view import View
+from palimpsest.core.view_projection import project
 
 
 def _events(*bodies: Body) -> tuple[Event, ...]:

@@ -2,9 +2,8 @@
 
 from xml.etree import ElementTree as ET
 
-from palimpsest.lab.curve import CurvePoint
-from palimpsest.lab.outcome import CardRun
-from palimpsest.lab.report.curve_plot import curve_chart, curve_picture
+from pal.replay.curve import CurvePoint, curve_chart, curve_picture
+from pal.replay.outcome import CardRun
 
 RIVAL = "claude-code-2.1.325"
 POINTS = (

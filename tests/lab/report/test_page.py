@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from replay_samples import CARD, comparison, outcome, session
 
-from palimpsest.lab.outcome import CardRun, Comparison, HiddenEvent, Outcome, ReplayedSession, WindowShare, figures
-from palimpsest.lab.report.page import write_page
-from palimpsest.lab.report.plot import cost_parts
+from pal.replay.drawing import cost_parts
+from pal.replay.outcome import CardRun, Comparison, HiddenEvent, Outcome, ReplayedSession, WindowShare, figures
+from pal.replay.report import write_page
 
 
 def page(found: Comparison) -> str:

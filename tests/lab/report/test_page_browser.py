@@ -7,7 +7,7 @@ import pytest
 from html_pages import Page
 from replay_samples import comparison
 
-from palimpsest.lab.report.page import write_page
+from pal.replay.report import write_page
 
 CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome", "chrome") if (found := shutil.which(name))), None)
 

@@ -7,18 +7,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from replay_samples import comparison
 
+from pal.replay.curve import profile_colours
+from pal.replay.drawing import Plot, axis_steps, dollars, downsampled, percent, probe_charts, ratio_text, short_number, squarified, treemaps
+from pal.replay.outcome import HiddenEvent, Outcome, ProbeScores, ReplayedEdit, ReplayedSession, Reread, WindowShare
+from pal.replay.recording import RecordedSession, recording_of
+from pal.replay.report import context_charts, hidden_events, with_hidden_events
 from palimpsest.core.events import CallStarted, ModelReplied, SessionOpened, ToolReturned, TurnEnded, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.lab.outcome import HiddenEvent, Outcome, ProbeScores, ReplayedEdit, ReplayedSession, Reread, WindowShare
-from palimpsest.lab.report.context import context_charts
-from palimpsest.lab.report.losses import hidden_events, with_hidden_events
-from palimpsest.lab.report.markup import dollars, percent, ratio_text, short_number
-from palimpsest.lab.report.plot import Plot, axis_steps, downsampled, probe_charts
-from palimpsest.lab.report.tables import profile_colours
-from palimpsest.lab.report.treemap import squarified, treemaps
-from palimpsest.lab.simulation.recording import RecordedSession, recording_of
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.core.log import Log
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 
 
 @pytest.mark.parametrize(

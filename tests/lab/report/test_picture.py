@@ -4,7 +4,7 @@ from xml.etree import ElementTree as ET
 
 from replay_samples import comparison
 
-from palimpsest.lab.report.picture import RequestBytes, picture
+from pal.replay.picture import RequestBytes, picture
 
 ROOT = Path(__file__).parents[3]
 REQUESTS = (

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pal.replay.rereads import DEFINITIONS, OFFICIAL, DefinitionName, Required, line_finder, plain_name, strings_in
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import ToolCall
-from palimpsest.lab.rereads.definitions import DEFINITIONS, OFFICIAL, DefinitionName, Required, line_finder, plain_name, strings_in
 
 EDIT = ToolCall(
     "c2",

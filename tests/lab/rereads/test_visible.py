@@ -4,11 +4,19 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from recorded import ended, recorded, said, used
 
+from pal.replay.rereads import (
+    DEFINITION_NAMES,
+    DEFINITIONS,
+    EXCERPT_CHARACTERS,
+    DefinitionName,
+    KeyIndex,
+    MissingContent,
+    Required,
+    VisibleKeys,
+)
 from palimpsest.audit.fold_texts import NAMES, SEEN
 from palimpsest.core.items import Cover, Item, Text, ToolCall, ToolResult
 from palimpsest.core.view import View
-from palimpsest.lab.rereads.definitions import DEFINITION_NAMES, DEFINITIONS, DefinitionName, Required
-from palimpsest.lab.rereads.visible import EXCERPT_CHARACTERS, KeyIndex, MissingContent, VisibleKeys
 
 READ = ToolCall("c1", "Read", '{"file_path": "/repo/src/orders/merge_window.py"}')
 SHOWN = ToolResult("c1", (Text("def lift_ledger(): ..."),))

@@ -8,21 +8,18 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from recorded import synthetic_session
 
+from pal.replay.outcome import Purpose
+from pal.replay.recording import LoadedSession, RecordedSession, RecordingIndex, Step, load_foreign
+from pal.replay.simulation import BlockLayout, CacheSimulator, Simulation
 from palimpsest.core.events import CallStarted, ModelReplied, Usage
 from palimpsest.core.items import Cover, Item, Text, ToolCall, ToolResult
-from palimpsest.core.policy import complete
+from palimpsest.core.plans import complete
 from palimpsest.core.view import View
-from palimpsest.foreign.formats import FORMATS
-from palimpsest.foreign.reading.finding import find_sources
-from palimpsest.lab.outcome import Purpose
-from palimpsest.lab.simulation.cache_simulator import BlockLayout, CacheSimulator
-from palimpsest.lab.simulation.loading import LoadedSession, load_foreign
-from palimpsest.lab.simulation.recording import RecordedSession, Step
-from palimpsest.lab.simulation.recording_index import RecordingIndex
-from palimpsest.lab.simulation.simulation import Simulation
-from palimpsest.profiles.named import PROFILES, profile
+from palimpsest.exchange.finding import find_sources
+from palimpsest.exchange.formats import FORMATS
+from palimpsest.policies.named import PROFILES, profile
 from palimpsest.wire.encode import encode
-from palimpsest.wire.models.cards import card
+from palimpsest.wire.models import card
 from palimpsest.wire.request import Params
 
 SONNET = card("claude-sonnet-4-5")

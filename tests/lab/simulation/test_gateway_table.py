@@ -7,7 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from palimpsest.lab.simulation.gateway_table import (
+from pal.replay.recording import LoadedSession, load_all, load_log
+from pal_lab.bench.gateway_table import (
     LAW,
     MODES,
     GatewayReport,
@@ -19,9 +20,8 @@ from palimpsest.lab.simulation.gateway_table import (
     with_pauses,
     with_shuffled_pauses,
 )
-from palimpsest.lab.simulation.loading import LoadedSession, load_all, load_log
-from palimpsest.lab.synthetic.sessions import synthetic_session
-from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
+from palimpsest.stores.in_memory import MemoryBlobs, MemorySessions
+from palimpsest.testing.synthetic import synthetic_session
 
 
 @pytest.fixture(scope="module")

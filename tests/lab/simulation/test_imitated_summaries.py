@@ -3,30 +3,29 @@ from dataclasses import replace
 
 import pytest
 
-from palimpsest.core.events import ModelReplied, SessionOpened, TurnEnded, Usage, UserSaid
-from palimpsest.core.items import Item, Opaque, Text, text_of
-from palimpsest.core.policy import complete
-from palimpsest.core.situation import Evidence
-from palimpsest.core.tokens.sizes import palimpsest_size
-from palimpsest.core.view import View
-from palimpsest.engine.calls.moments import compact
-from palimpsest.engine.environment import Environment, inline
-from palimpsest.engine.session import Session
-from palimpsest.lab.simulation.imitated_summaries import (
+from pal.replay.simulation import (
     SUMMARY_STATISTICS,
+    SummaryProvider,
     SummaryStatistics,
     compose_summary,
     is_sampled,
     reply_to,
     sampled_names,
     select_lines,
+    simulated_encoder,
     summary_statistics_of,
 )
-from palimpsest.lab.simulation.simulated_requests import SummaryProvider, simulated_encoder
-from palimpsest.profiles.named import PROFILES, profile
+from palimpsest.agent.calls import compact
+from palimpsest.agent.session import Environment, Session, inline
+from palimpsest.core.events import ModelReplied, SessionOpened, TurnEnded, Usage, UserSaid
+from palimpsest.core.items import Item, Opaque, Text, text_of
+from palimpsest.core.plans import Evidence, complete
+from palimpsest.core.tokens import palimpsest_size
+from palimpsest.core.view import View
+from palimpsest.policies.named import PROFILES, profile
 from palimpsest.providers.retrying import NO_RETRIES
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
-from palimpsest.wire.models.cards import card
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.wire.models import card
 from palimpsest.wire.request import Params
 
 CLAUDE, CODEX, OPENCODE = SUMMARY_STATISTICS["claude-code"], SUMMARY_STATISTICS["codex"], SUMMARY_STATISTICS["opencode"]

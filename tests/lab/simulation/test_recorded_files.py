@@ -1,7 +1,7 @@
 import pytest
 
+from pal.replay.recording import RecordedFiles
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.lab.simulation.recorded_files import RecordedFiles
 
 PATH = "/repo/src/merge.py"
 WHOLE = "     1→def merge(one):\n     2→    return one\n     3→"

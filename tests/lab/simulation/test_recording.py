@@ -1,12 +1,10 @@
 from recorded import ended, log_of, recorded, said, used
 
-from palimpsest.core.edits import Mask
+from pal.replay.recording import RecordedInput, Step, TokenCalibration, calibrate, load_log
 from palimpsest.core.events import Body, CallStarted, ModelReplied, ToolReturned, Usage, UserSaid, ViewEdited
-from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.tokens.sizes import palimpsest_size
-from palimpsest.lab.simulation.loading import load_log
-from palimpsest.lab.simulation.recording import RecordedInput, Step, TokenCalibration, calibrate
-from palimpsest.stores.ephemeral import MemoryBlobs
+from palimpsest.core.items import Mask, Text, ToolCall, ToolResult
+from palimpsest.core.tokens import palimpsest_size
+from palimpsest.stores.in_memory import MemoryBlobs
 
 CALL = ToolCall("c1", "Bash", '{"command": "ls"}')
 

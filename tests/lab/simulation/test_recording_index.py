@@ -1,7 +1,7 @@
 from recorded import ended, recorded, said, used
 
+from pal.replay.recording import RecordingIndex
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.lab.simulation.recording_index import RecordingIndex
 
 EDIT = ToolCall("c2", "Edit", '{"file_path": "/repo/src/orders/merge_window.py", "old_string": "lift_ledger", "new_string": "drop_basket"}')
 

@@ -6,28 +6,24 @@ import pytest
 from msgspec.structs import replace
 from recorded import ended, recorded, replied, said, synthetic_session, used
 
+from pal.replay.outcome import Outcome, figures
+from pal.replay.recording import RecordedSession, RecordingIndex
+from pal.replay.replay import Replay, replay
+from pal.replay.simulation import Simulation, replay_card
+from palimpsest.agent.calls import whole_reply
 from palimpsest.audit.fold_texts import NAMES
-from palimpsest.core.edits import Fold, Put
 from palimpsest.core.errors import ProviderError
 from palimpsest.core.events import Body, ContextStated, ModelReplied, Statement, Usage
-from palimpsest.core.items import Text, text_of
-from palimpsest.core.policy import Plan, Proposal, complete
-from palimpsest.core.situation import Moment, Situation
-from palimpsest.core.tokens.sizes import palimpsest_size
+from palimpsest.core.items import Fold, Put, Text, text_of
+from palimpsest.core.plans import Moment, Plan, Proposal, Situation, complete
+from palimpsest.core.tokens import palimpsest_size
 from palimpsest.core.view import View
-from palimpsest.engine.calls.sending import whole_reply
-from palimpsest.lab.outcome import Outcome, figures
-from palimpsest.lab.simulation.recording import RecordedSession
-from palimpsest.lab.simulation.recording_index import RecordingIndex
-from palimpsest.lab.simulation.replay import Replay, replay
-from palimpsest.lab.simulation.simulation import Simulation, replay_card
-from palimpsest.profiles.named import PROFILES, profile
-from palimpsest.profiles.profile import Profile
+from palimpsest.policies.named import PROFILES, profile
+from palimpsest.policies.profile import Profile
 from palimpsest.providers.scripted import Scripted
 from palimpsest.wire.encode import encode
-from palimpsest.wire.encoding.media import Fetch
-from palimpsest.wire.models.cards import CARDS, ModelCard, card, resized
-from palimpsest.wire.models.prices import cost
+from palimpsest.wire.media import Fetch
+from palimpsest.wire.models import CARDS, ModelCard, card, cost, resized
 from palimpsest.wire.request import Params, Tool
 
 SONNET = card("claude-sonnet-4-5", window=200_000)

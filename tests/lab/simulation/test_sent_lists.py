@@ -6,13 +6,12 @@ import pytest
 from corpus import CORPUS, GOLDEN, WITHOUT
 from sent_lists import moves, sent_calls
 
-from palimpsest.core.policy import complete
-from palimpsest.lab.simulation.loading import LoadedSession, load_all
-from palimpsest.lab.simulation.recording_index import RecordingIndex
-from palimpsest.lab.simulation.replay import Replay, unseen_head
-from palimpsest.lab.simulation.simulation import Simulation, replay_card
-from palimpsest.profiles.named import PROFILES, profile
-from palimpsest.wire.models.cards import ModelCard
+from pal.replay.recording import LoadedSession, RecordingIndex, load_all
+from pal.replay.replay import Replay, unseen_head
+from pal.replay.simulation import Simulation, replay_card
+from palimpsest.core.plans import complete
+from palimpsest.policies.named import PROFILES, profile
+from palimpsest.wire.models import ModelCard
 
 BOUND = replay_card("claude-sonnet-5-5")
 

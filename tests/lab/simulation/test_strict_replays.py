@@ -6,8 +6,8 @@ import pytest
 from corpus import CORPUS, GOLDEN, WITHOUT
 from strict_replay import APPENDS, StrictShare, every_profile, shares
 
-from palimpsest.lab.simulation.simulation import replay_card
-from palimpsest.wire.models.cards import CARDS
+from pal.replay.simulation import replay_card
+from palimpsest.wire.models import CARDS
 
 SOME = (APPENDS, "palimpsest", "provider", "claude-code", "opencode", "codex", "classroom")
 

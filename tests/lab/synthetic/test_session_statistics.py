@@ -1,8 +1,8 @@
 import pytest
 
+from pal_lab.cost.tuning import StatisticsCollector
 from palimpsest.core.events import Body, ContextStated, Event, ModelReplied, SessionOpened, Statement, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.lab.synthetic.statistics import StatisticsCollector
 
 MINUTE = 60_000
 

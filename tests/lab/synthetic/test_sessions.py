@@ -4,24 +4,30 @@ from random import Random
 
 import pytest
 
-from palimpsest.audit.tools.calls import action_of
+from pal.replay.outcome import Figures, figures
+from pal.replay.probes import ProbedSession
+from pal.replay.recording import LoadedSession, RecordingIndex, load_log
+from pal.replay.replay import replay
+from pal_lab.cost.tuning import SessionStatistics, StatisticsCollector
+from palimpsest.audit.tool_calls import action_of
 from palimpsest.core.events import CallStarted, ContextStated, ModelReplied, ToolReturned, TurnEnded, UserSaid
-from palimpsest.core.format.codec import encode_body
-from palimpsest.core.items import ToolCall
-from palimpsest.core.pairs import unanswered_calls
-from palimpsest.core.tokens.counter import TokenCounter
-from palimpsest.core.tokens.sizes import palimpsest_size
-from palimpsest.lab.outcome import Figures, figures
-from palimpsest.lab.probes.cycles import ProbedSession
-from palimpsest.lab.simulation.loading import LoadedSession, load_log
-from palimpsest.lab.simulation.recording_index import RecordingIndex
-from palimpsest.lab.simulation.replay import replay
-from palimpsest.lab.synthetic.distributions import CALL_SHARES, QUANTILES, RESULT_TOKENS, sample, sample_tool_class
-from palimpsest.lab.synthetic.sessions import START, generate_events, synthetic_session
-from palimpsest.lab.synthetic.statistics import SessionStatistics, StatisticsCollector
-from palimpsest.profiles.named import profile
-from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
-from palimpsest.wire.models.cards import card
+from palimpsest.core.items import ToolCall, unanswered_calls
+from palimpsest.core.lines import encode_body
+from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.tokens import palimpsest_size
+from palimpsest.policies.named import profile
+from palimpsest.stores.in_memory import MemoryBlobs, MemorySessions
+from palimpsest.testing.synthetic import (
+    CALL_SHARES,
+    QUANTILES,
+    RESULT_TOKENS,
+    START,
+    generate_events,
+    sample,
+    sample_tool_class,
+    synthetic_session,
+)
+from palimpsest.wire.models import card
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,12 @@ import pytest
 from palimpsest.core.errors import CannotFold
 from palimpsest.core.events import Event, ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolResult
-from palimpsest.core.policy import Ask, Want, run_steps
-from palimpsest.core.tokens.estimate import estimate
+from palimpsest.core.plans import Ask, Want, run_steps
+from palimpsest.core.tokens import estimate
 from palimpsest.memory.changes import AcceptedChange, Memory, QuotableEvent, RefusedChange
-from palimpsest.memory.evidence.extract import Judged, changes_schema, extraction, proposed_changes
+from palimpsest.memory.evidence import line_of_source, manifest, newest_within, sources_of
+from palimpsest.memory.extract import Judged, changes_schema, extraction, proposed_changes
 from palimpsest.memory.note import Note
-from palimpsest.memory.reading import line_of_source, manifest, newest_within, sources_of
 
 USER = QuotableEvent("s:1", "user", "I always deploy on fridays", "2026-05-01T10:00:00Z")
 EMPTY = Memory({})

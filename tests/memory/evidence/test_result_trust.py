@@ -6,7 +6,7 @@ import pytest
 
 from palimpsest.core.events import Event, ModelReplied, ToolReturned
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.memory.evidence.trust import untrusted_results, written_paths
+from palimpsest.memory.evidence import untrusted_results, written_paths
 
 ROOT = "/srv/app"
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from palimpsest.core.events import Event, ModelReplied, UserSaid
 from palimpsest.core.items import Text
 from palimpsest.memory.changes import AcceptedChange, AddNote, Draft, Memory, QuotableEvent, judge_change
-from palimpsest.memory.evidence.stated import UserStatement, statements
+from palimpsest.memory.evidence import UserStatement, statements
 from palimpsest.memory.note import Note
 
 AT = 1_780_000_000_000

@@ -10,19 +10,23 @@ from hypothesis import strategies as st
 from palimpsest.core.errors import CannotFold
 from palimpsest.core.events import Body, ContextStated, Event, ModelReplied, SessionOpened, Statement, Titled, ToolReturned, UserSaid
 from palimpsest.core.items import Opaque, Signature, Text, Thinking, ToolCall, ToolResult
-from palimpsest.core.policy import Ask, Want, run_steps
-from palimpsest.core.tokens.estimate import estimate
+from palimpsest.core.plans import Ask, Want, run_steps
+from palimpsest.core.tokens import estimate
 from palimpsest.memory.changes import AcceptedChange, Memory, QuotableEvent, RefusedChange
-from palimpsest.memory.pipeline.phase_one import MOST_WRITTEN, SessionOutput, phase_one, session_schema, without_model
-from palimpsest.memory.pipeline.rollout_file import (
+from palimpsest.memory.extract import PHASE_ONE_MOST_WRITTEN as MOST_WRITTEN
+from palimpsest.memory.extract import SessionOutput, phase_one, session_schema, without_model
+from palimpsest.memory.summaries import (
     LONGEST_SUMMARY,
     RolloutFile,
     bounded_lines,
     decode_rollout,
     encode_rollout,
+    input_limit,
+    middle_cut,
+    read_session,
     structural_body,
+    transcript_lines,
 )
-from palimpsest.memory.pipeline.transcript import input_limit, middle_cut, read_session, transcript_lines
 
 AT = 1_780_000_000_000
 USER, PROJECT = Memory({}, key=b"u"), Memory({}, key=b"p")

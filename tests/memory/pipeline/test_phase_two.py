@@ -8,13 +8,13 @@ from msgspec.structs import replace
 from palimpsest.core.errors import CannotFold
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Text
-from palimpsest.core.policy import Ask, Want, run_steps
-from palimpsest.core.tokens.estimate import estimate
+from palimpsest.core.plans import Ask, Want, run_steps
+from palimpsest.core.tokens import estimate
+from palimpsest.memory.extract import LONGEST_SKILL, skills_of, summarised, wordings
+from palimpsest.memory.extract import PHASE_TWO_MOST_READ as MOST_READ
 from palimpsest.memory.note import Note
-from palimpsest.memory.pipeline.phase_two import LONGEST_SKILL, MOST_READ, skills_of, summarised, wordings
-from palimpsest.memory.pipeline.rollout_file import RolloutFile
-from palimpsest.memory.pipeline.summary_file import SummaryInput
-from palimpsest.memory.recall.terms import stems, words
+from palimpsest.memory.recall_terms import stems, words
+from palimpsest.memory.summaries import RolloutFile, SummaryInput
 
 NOTE = Note(
     name="user_a",

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.memory.pipeline.selection import MOST_PRUNED, RolloutUse, pruned, selected
+from palimpsest.memory.summaries import MOST_PRUNED, RolloutUse, pruned, selected
 
 DAY = 86_400_000
 NOW = 100 * DAY

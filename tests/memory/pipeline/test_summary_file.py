@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from palimpsest.core.tokens.estimate import estimate
+from palimpsest.core.tokens import estimate
 from palimpsest.memory.note import Note
-from palimpsest.memory.pipeline.summary_file import (
+from palimpsest.memory.summaries import (
     MOST_BYTES,
     MOST_TOKENS,
     RolloutPointer,

@@ -1,9 +1,9 @@
 import pytest
 
 from palimpsest.core.errors import BadInput
-from palimpsest.memory.recall.candidates import find_candidates, read_query
-from palimpsest.memory.recall.index import SHORT, RecallIndex, term_character
-from palimpsest.memory.recall.units import RecallUnit
+from palimpsest.memory.recall_index import SHORT, RecallIndex, term_character
+from palimpsest.memory.recall_ranking import find_candidates, read_query
+from palimpsest.memory.recall_terms import RecallUnit
 
 TURNS = (
     RecallUnit("a:1", "Where did you adopt the kitten?", who="Ann", session="a", date="2024-03-01"),

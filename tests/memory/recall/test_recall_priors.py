@@ -3,11 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.memory.recall.candidates import Candidates, read_query
-from palimpsest.memory.recall.index import RecallIndex
-from palimpsest.memory.recall.priors import with_priors
-from palimpsest.memory.recall.ranking import rank
-from palimpsest.memory.recall.units import RecallUnit
+from palimpsest.memory.recall_index import RecallIndex
+from palimpsest.memory.recall_ranking import Candidates, rank, read_query, with_priors
+from palimpsest.memory.recall_terms import RecallUnit
 
 
 def _units(*texts: str, paths: tuple[str, ...] = ()) -> list[RecallUnit]:

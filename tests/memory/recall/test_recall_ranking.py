@@ -1,12 +1,21 @@
 import random
 from collections.abc import Sequence
 
-from palimpsest.memory.recall.candidates import find_candidates, read_query
-from palimpsest.memory.recall.features import FEATURES, feature_columns, standardized
-from palimpsest.memory.recall.index import RecallIndex
-from palimpsest.memory.recall.ranking import RankingOptions, Standing, linear_scores, rank
-from palimpsest.memory.recall.units import RecallUnit
-from palimpsest.memory.recall.weights import SIMILAR_WEIGHTS, WEIGHTS
+from palimpsest.memory.recall_index import RecallIndex
+from palimpsest.memory.recall_ranking import (
+    FEATURES,
+    SIMILAR_WEIGHTS,
+    WEIGHTS,
+    RankingOptions,
+    Standing,
+    feature_columns,
+    find_candidates,
+    linear_scores,
+    rank,
+    read_query,
+    standardized,
+)
+from palimpsest.memory.recall_terms import RecallUnit
 
 CHAT = RecallIndex(
     (

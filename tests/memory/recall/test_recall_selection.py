@@ -1,11 +1,11 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palimpsest.core.tokens.estimate import estimate
-from palimpsest.memory.recall.index import RecallIndex
-from palimpsest.memory.recall.ranking import RecallHit, rank
-from palimpsest.memory.recall.selection import RecalledLines, line_of, more_line, select
-from palimpsest.memory.recall.units import RecallUnit
+from palimpsest.core.tokens import estimate
+from palimpsest.memory.recall_index import RecallIndex
+from palimpsest.memory.recall_ranking import RecallHit, rank
+from palimpsest.memory.recall_selection import RecalledLines, line_of, more_line, select
+from palimpsest.memory.recall_terms import RecallUnit
 
 
 def hits(index: RecallIndex, *ids: str) -> list[RecallHit]:

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.memory.recall.terms import STOP_WORDS, query_terms, stems, words
+from palimpsest.memory.recall_terms import STOP_WORDS, query_terms, stems, words
 
 
 def test_words_are_folded_and_split_at_everything_that_is_no_letter_or_digit() -> None:

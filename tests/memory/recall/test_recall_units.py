@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.memory.recall.units import cut
+from palimpsest.memory.recall_terms import cut
 
 
 def test_a_short_text_is_one_unit() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from palimpsest.memory.recall.stemming import stem
+from palimpsest.memory.recall_terms import stem
 
 # Words of each rule, with the stems that the published Porter2 algorithm gives.
 STEMS = {

@@ -10,12 +10,10 @@ from msgspec.structs import replace
 from past_sessions import BEGIN, PastSession
 
 from palimpsest.memory.changes import AcceptedChange, Memory, RefusedChange, Tombstone, attribute_digest
-from palimpsest.memory.consolidate import consolidate
-from palimpsest.memory.note import Note, check_note
-from palimpsest.memory.note_file import decode_note, encode_note
-from palimpsest.memory.recall.terms import stems, words
-from palimpsest.memory.sessions.facts import SessionFacts, session_facts
-from palimpsest.memory.sessions.observations import OBSERVED_NAMES, observation_changes, observed_notes
+from palimpsest.memory.note import Note, check_note, decode_note, encode_note
+from palimpsest.memory.observed import OBSERVED_NAMES, SessionFacts, observation_changes, observed_notes, session_facts
+from palimpsest.memory.recall_terms import stems, words
+from palimpsest.memory.weigh import consolidate
 
 DAY = 86_400_000
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from past_sessions import BEGIN, PastSession
 
-from palimpsest.memory.sessions.facts import (
+from palimpsest.memory.observed import (
     MOST_TOGETHER,
     CommandTally,
     EditedTogether,

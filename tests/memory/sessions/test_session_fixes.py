@@ -5,11 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from past_sessions import BEGIN, PastSession
 
-from palimpsest.memory.recall.index import RecallIndex
-from palimpsest.memory.recall.units import RecallUnit
-from palimpsest.memory.sessions.episodes import Fix, error_signature, find_fix, fixes, signatures
-from palimpsest.memory.sessions.steps import session_steps
-from palimpsest.memory.sessions.units import session_units
+from palimpsest.memory.past_sessions import Fix, error_signature, find_fix, fixes, session_steps, session_units, signatures
+from palimpsest.memory.recall_index import RecallIndex
+from palimpsest.memory.recall_terms import RecallUnit
 
 FAILURE = "src/net/socket.ts(14,3): error TS2554: Expected 2 arguments, but got 1."
 

@@ -3,7 +3,7 @@
 import pytest
 from past_sessions import BEGIN, PastSession
 
-from palimpsest.memory.sessions.steps import AccessStep, CommandStep, OpenedStep, SaidStep, is_within, session_steps
+from palimpsest.memory.past_sessions import AccessStep, CommandStep, OpenedStep, SaidStep, is_within, session_steps
 
 
 def test_texts_files_and_commands_are_steps_in_their_order_with_paths_within_the_folder() -> None:

@@ -9,10 +9,10 @@ from past_sessions import PastSession
 
 from palimpsest.core.events import UserSaid
 from palimpsest.core.items import Text
-from palimpsest.memory.recall.index import RecallIndex
-from palimpsest.memory.recall.ranking import rank
-from palimpsest.memory.recall.units import RecallUnit
-from palimpsest.memory.sessions.units import MOST_PARTS, event_id, session_units
+from palimpsest.memory.past_sessions import MOST_PARTS, event_id, session_units
+from palimpsest.memory.recall_index import RecallIndex
+from palimpsest.memory.recall_ranking import rank
+from palimpsest.memory.recall_terms import RecallUnit
 
 
 def test_the_first_and_the_last_text_of_a_turn_are_about_all_files_that_were_edited_in_it() -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.memory.showing.citations import CitationFilter, Uncited, cited_notes, without_citations
+from palimpsest.agent.note_citations import CitationFilter, Uncited, cited_notes, without_citations
 
 ONE, TWO = "0194f5a6-89ab-7cde-8123-456789abcdef", "01a1ddf5-2e2f-7100-9d45-93fb0cf6fa03"
 BLOCK = (

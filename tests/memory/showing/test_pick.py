@@ -7,8 +7,8 @@ import pytest
 from palimpsest.core.errors import CannotFold, PalimpsestError
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Text
-from palimpsest.core.policy import Answer, Ask, Want, run_steps
-from palimpsest.memory.showing.pick import claude_manifest, pick_notes
+from palimpsest.core.plans import Answer, Ask, Want, run_steps
+from palimpsest.memory.shown import claude_manifest, pick_notes
 from palimpsest.memory.topic_files import TopicFile
 
 CHANGED = 1_775_373_631_000

@@ -1,7 +1,6 @@
 """The files of two-stage memory: what rows alone give passes the checks, and what the checks refuse."""
 
-from palimpsest.memory.recall.terms import stems, words
-from palimpsest.memory.stages.handbook import (
+from palimpsest.memory.handbook import (
     AdHocNote,
     StoredMemory,
     accepted_skills,
@@ -13,6 +12,7 @@ from palimpsest.memory.stages.handbook import (
     said_by_user,
     without_threads,
 )
+from palimpsest.memory.recall_terms import stems, words
 
 DAY = 86_400_000
 MEMORIES = tuple(

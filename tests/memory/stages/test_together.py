@@ -7,8 +7,8 @@ import pytest
 from palimpsest.core.errors import BadInput, NoModel, PalimpsestError
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Text, text_of
-from palimpsest.core.policy import Answer, Ask, AskTogether, Look, Replies, Want
-from palimpsest.memory.stages.together import together
+from palimpsest.core.plans import Answer, Ask, AskTogether, Look, Replies, Want
+from palimpsest.memory.stage_one import together
 
 Steps = Generator[Want, Answer, str]
 

@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
+from palimpsest.memory.index_text import near_duplicates
 from palimpsest.memory.note import Note
-from palimpsest.memory.recall.terms import query_terms
-from palimpsest.memory.weighing.conflicts import NEAR_CONFLICT, Contested, Settled, chain_of, conflicts, supersede
-from palimpsest.memory.weighing.duplicates import near_duplicates
+from palimpsest.memory.recall_terms import query_terms
+from palimpsest.memory.weigh import NEAR_CONFLICT, Contested, Settled, chain_of, conflicts, supersede
 
 NOTE = Note(
     name="user_a",

@@ -4,8 +4,8 @@ import random
 
 from msgspec.structs import replace
 
+from palimpsest.memory.index_text import Cluster, claim_of, clusters, merged, near_duplicates, overlap
 from palimpsest.memory.note import Note
-from palimpsest.memory.weighing.duplicates import Cluster, claim_of, clusters, merged, near_duplicates, overlap
 
 NOTE = Note(
     name="project_a",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from palimpsest.memory.note import Note
-from palimpsest.memory.weighing.importance import Weighing, importance, is_compressible, newest_time
+from palimpsest.memory.weigh import Weighing, importance, is_compressible, newest_time
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 HALF_90 = Weighing(user_days=90.0)

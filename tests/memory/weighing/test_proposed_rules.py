@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from palimpsest.memory.note import Note, Trust, check_note
-from palimpsest.memory.weighing.proposed_rules import rule_steps, worded
+from palimpsest.memory.weigh import rule_steps, worded
 
 FACT = Note(
     name="feedback_reply_length",

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from recalling_desk import note
 
-from palimpsest.memory.weighing.staleness import CitedFile, changed_paths, cited_files
+from palimpsest.memory.weigh import CitedFile, changed_paths, cited_files
 
 NOTE = note("project_a", "port", "The port is set in app.py.")
 OLD, NEW = "0123456789ab", "ba9876543210"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from palimpsest.memory.weighing.wording import WordOrigins, folded, missing_token, own_words, pasted_words, wording_of
+from palimpsest.memory.changes import WordOrigins, folded, missing_token, own_words, pasted_words, wording_of
 
 DAY = date(2026, 5, 1)
 

@@ -10,22 +10,20 @@ from situations import CLAUDE, prefix, situation, used, words
 from stubs import stub_of
 from workplace import START, offline, reply, say, use, work
 
-from palimpsest.audit.dead_results import STUB_TOKENS, DeadResult
-from palimpsest.audit.pricing.prefixes import WarmPrefixes
-from palimpsest.audit.pricing.price import Rates
-from palimpsest.core.edits import Mask
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Session
+from palimpsest.audit.cache import WarmPrefixes
+from palimpsest.audit.prices import Rates
+from palimpsest.audit.uses import STUB_TOKENS, DeadResult
 from palimpsest.core.events import ViewEdited
-from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of
-from palimpsest.core.policy import Outcome, proposal_of
-from palimpsest.core.situation import Cache, Situation, Use
-from palimpsest.core.tokens.estimate import estimate
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
+from palimpsest.core.items import Item, Mask, Text, ToolCall, ToolResult, text_of
+from palimpsest.core.plans import Cache, Outcome, Situation, Use, proposal_of
+from palimpsest.core.tokens import estimate
 from palimpsest.policies.budgets import palimpsest_budget
-from palimpsest.policies.clear.dead import ClearDead, Clearing, best_clearing, clear_all
-from palimpsest.profiles.profile import Profile
-from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.wire.models.cards import card
+from palimpsest.policies.clear import ClearDead, Clearing, best_clearing, clear_all
+from palimpsest.policies.profile import Profile
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.wire.models import card
 
 RATES = Rates(1.25, 0.1, 5.0)
 CALL, RESULT = used(2, "Bash", '{"command":"make test"}', 30_020)

@@ -6,15 +6,14 @@ import pytest
 from claude_work import MEASURED, SONNET, claude, edits
 from workplace import START, offline, reply, say, use
 
-from palimpsest.core.edits import Mask
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Session
 from palimpsest.core.events import EventRef, SessionOpened, Usage
-from palimpsest.core.items import Text, ToolCall
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
-from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.stores.result_files import MemoryResultFiles
+from palimpsest.core.items import Mask, Text, ToolCall
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.stores.sessions import MemoryResultFiles
 from palimpsest.wire.encode import encode
-from palimpsest.wire.models.cards import ModelCard
+from palimpsest.wire.models import ModelCard
 
 CLEARED = "[Old tool result content cleared]"
 MINUTE = 60_000

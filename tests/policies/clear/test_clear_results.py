@@ -13,20 +13,18 @@ from claude_work import SONNET, claude, edits, texts
 from readings import Home
 from workplace import START, offline, reply, say, use
 
-from palimpsest.audit.tools.working_state import known_paths, must_read_again
-from palimpsest.core.edits import Mask
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Environment, Session, inline
+from palimpsest.audit.working_state import known_paths, must_read_again
 from palimpsest.core.errors import StoreError
 from palimpsest.core.events import Recalled, Usage, ViewEdited
-from palimpsest.core.items import Text
-from palimpsest.engine.environment import Environment, inline
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
-from palimpsest.foreign.claude.format import ClaudeFormat
-from palimpsest.policies.clear.results import ClearResults
-from palimpsest.profiles.named import profile
+from palimpsest.core.items import Mask, Text
+from palimpsest.exchange.claude.reader import ClaudeFormat
+from palimpsest.peers.clearing import ClearResults
+from palimpsest.policies.named import profile
 from palimpsest.providers.retrying import NO_RETRIES
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
-from palimpsest.stores.result_files import MemoryResultFiles
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs
+from palimpsest.stores.sessions import MemoryResultFiles
 
 CLEARED = "[Old tool result content cleared]"
 GOLDEN = (3_500, *[4_500] * 9, *[5_000] * 4)

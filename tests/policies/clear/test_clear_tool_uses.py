@@ -2,14 +2,13 @@
 
 from workplace import offline, reply, say, use, work
 
-from palimpsest.core.edits import Mask
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Session
 from palimpsest.core.events import ViewEdited
-from palimpsest.core.items import Item, Text, ToolCall, ToolResult
+from palimpsest.core.items import Item, Mask, Text, ToolCall, ToolResult
 from palimpsest.core.view import shown
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
-from palimpsest.policies.clear.results import CLEARED
-from palimpsest.profiles.named import profile
+from palimpsest.peers.clearing import CLEARED
+from palimpsest.policies.named import profile
 from palimpsest.wire.encode import encode
 
 

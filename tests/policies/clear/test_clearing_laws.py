@@ -8,14 +8,12 @@ from hypothesis import strategies as st
 from working_days import PROFILE, Step, steps, take_back, tell
 from workplace import START, offline, reply, run_plan, work
 
-from palimpsest.core.edits import named_ids
+from palimpsest.agent.editing import run_policies
 from palimpsest.core.events import EditRefused, ViewEdited
-from palimpsest.core.items import Text, ToolResult
-from palimpsest.core.pairs import unpaired
-from palimpsest.core.policy import Policy, proposal_of
-from palimpsest.engine.policies import run_policies
-from palimpsest.policies.clear.dead import ClearDead, Supersede, clear_all
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.items import Text, ToolResult, named_ids, unpaired
+from palimpsest.core.plans import Policy, proposal_of
+from palimpsest.policies.clear import ClearDead, Supersede, clear_all
+from palimpsest.stores.in_memory import FixedClock
 
 POLICIES: tuple[Policy, ...] = (ClearDead(), ClearDead(cover=0.0, gain=0), Supersede(gain=0))
 

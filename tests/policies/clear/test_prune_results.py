@@ -2,14 +2,12 @@
 
 from workplace import offline, reply, say, use, work
 
-from palimpsest.core.edits import Insert, Mask, Put
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Session
 from palimpsest.core.events import ToolReturned, TurnEnded, UserSaid, ViewEdited
-from palimpsest.core.items import Image, Text, ToolCall, ToolResult
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
-from palimpsest.policies.clear.old import PruneResults
-from palimpsest.policies.clear.results import CLEARED
-from palimpsest.profiles.named import profile
+from palimpsest.core.items import Image, Insert, Mask, Put, Text, ToolCall, ToolResult
+from palimpsest.peers.clearing import CLEARED, PruneResults
+from palimpsest.policies.named import profile
 from palimpsest.wire.encode import encode
 
 

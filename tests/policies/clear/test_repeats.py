@@ -5,11 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from situations import prefix, situation
 
-from palimpsest.core.edits import Mask
-from palimpsest.core.items import Item, Text, ToolCall, ToolResult, kind_of
-from palimpsest.core.policy import proposal_of
-from palimpsest.core.situation import Cache, Situation, Use
-from palimpsest.policies.clear.repeats import HideRepeats, ShownResult, repeats
+from palimpsest.core.items import Item, Mask, Text, ToolCall, ToolResult, kind_of
+from palimpsest.core.plans import Cache, Situation, Use, proposal_of
+from palimpsest.policies.clear import HideRepeats, ShownResult, repeats
 
 
 def read(number: int, text: str, *, error: bool = False) -> tuple[Item, Item]:

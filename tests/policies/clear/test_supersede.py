@@ -3,10 +3,9 @@
 import pytest
 from situations import prefix, situation, used, words
 
-from palimpsest.core.edits import Mask
-from palimpsest.core.policy import Outcome, proposal_of
-from palimpsest.core.situation import Cache, CachedPrefix, Use
-from palimpsest.policies.clear.dead import Supersede
+from palimpsest.core.items import Mask
+from palimpsest.core.plans import Cache, CachedPrefix, Outcome, Use, proposal_of
+from palimpsest.policies.clear import Supersede
 
 READ = '{"file_path":"a.py"}'
 ITEMS = (

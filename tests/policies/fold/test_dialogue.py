@@ -11,18 +11,15 @@ from readings import CARDS
 from real_work import CLAUDE, Place, faults, generated, recorded
 from workplace import offline, reply, say, use, work
 
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Session
 from palimpsest.audit.fold_texts import MESSAGES
-from palimpsest.core.events import Interrupted, ModelReplied, UserSaid
-from palimpsest.core.events.event_items import items_of
+from palimpsest.core.events import Interrupted, ModelReplied, UserSaid, items_of
 from palimpsest.core.items import Item, Opaque, Text, seq_of, text_of
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
-from palimpsest.policies.fold.bounds import Bounds
-from palimpsest.policies.fold.dialogue import older_messages
-from palimpsest.policies.fold.fold import FoldFromLog
-from palimpsest.policies.fold.parts import tail_start
-from palimpsest.profiles.named import profile
-from palimpsest.profiles.profile import Profile
+from palimpsest.policies.fold import FoldFromLog
+from palimpsest.policies.fold_parts import Bounds, older_messages, tail_start
+from palimpsest.policies.named import profile
+from palimpsest.policies.profile import Profile
 from palimpsest.wire.encode import encode
 
 ROOMY = replace(CLAUDE, window=3_000_000)

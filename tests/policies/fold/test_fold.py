@@ -7,32 +7,21 @@ import pytest
 from msgspec.structs import replace
 from workplace import offline, online, reply, say, use, work
 
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Session
 from palimpsest.audit.fold_texts import EVIDENCE, MESSAGES
-from palimpsest.core.edits import Fold, Keep, Put
 from palimpsest.core.errors import TooFull
-from palimpsest.core.events import (
-    CallStarted,
-    ContextStated,
-    NotesTaken,
-    Statement,
-    ToolReturned,
-    Usage,
-    ViewEdited,
-)
-from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of
-from palimpsest.core.situation import Cache, CachedPrefix, Evidence, Situation, UserMessage
-from palimpsest.core.tokens.view_sizes import TokenSizes
+from palimpsest.core.events import CallStarted, ContextStated, NotesTaken, Statement, ToolReturned, Usage, ViewEdited
+from palimpsest.core.items import Fold, Item, Keep, Put, Text, ToolCall, ToolResult, text_of
+from palimpsest.core.plans import Cache, CachedPrefix, Evidence, Situation, UserMessage
+from palimpsest.core.tokens import TokenSizes
 from palimpsest.core.view import View
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
-from palimpsest.policies.fold.bounds import Bounds, fallback_levels
-from palimpsest.policies.fold.dialogue import older_messages
-from palimpsest.policies.fold.fold import FoldFromLog, model_free_fallback
-from palimpsest.policies.fold.parts import used_names_part
-from palimpsest.profiles.named import profile
-from palimpsest.profiles.profile import Profile
+from palimpsest.policies.fold import FoldFromLog, model_free_fallback
+from palimpsest.policies.fold_parts import Bounds, fallback_levels, older_messages, used_names_part
+from palimpsest.policies.named import profile
+from palimpsest.policies.profile import Profile
 from palimpsest.providers.scripted import Scripted
-from palimpsest.wire.models.cards import ModelCard, card, resized
+from palimpsest.wire.models import ModelCard, card, resized
 
 CLAUDE = card("claude-sonnet-4-5")
 # In tests a token is a character, so that sums can be done by hand.

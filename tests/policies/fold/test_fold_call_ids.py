@@ -6,14 +6,13 @@ from hypothesis import strategies as st
 from legacy_logs import recorded
 from workplace import START, offline, reply, say, work
 
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Environment, Session, inline
 from palimpsest.core.events import Body, CallStarted, Event, ModelReplied, SessionOpened, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult, text_of
-from palimpsest.engine.environment import Environment, inline
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
-from palimpsest.profiles.named import PROFILES, profile
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
-from palimpsest.wire.models.cards import card
+from palimpsest.policies.named import PROFILES, profile
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs
+from palimpsest.wire.models import card
 
 IDS = ("", "call_0", "call_1", "other")
 

@@ -4,15 +4,14 @@ import itertools
 
 from workplace import offline, reply, say, use, work
 
-from palimpsest.core.edits import Fold, Keep, Put
+from palimpsest.agent.editing import run_policies
 from palimpsest.core.events import CallStarted, EditRefused, Failed, ViewEdited
-from palimpsest.core.items import Text
-from palimpsest.core.situation import Situation
-from palimpsest.engine.policies import run_policies
-from palimpsest.policies.fold.fold import FoldFromLog
-from palimpsest.profiles.named import profile
-from palimpsest.profiles.palimpsest import ThriftNumbers, with_numbers
-from palimpsest.profiles.profile import Profile
+from palimpsest.core.items import Fold, Keep, Put, Text
+from palimpsest.core.plans import Situation
+from palimpsest.policies.fold import FoldFromLog
+from palimpsest.policies.named import profile
+from palimpsest.policies.profile import Profile
+from palimpsest.policies.profiles import ThriftNumbers, with_numbers
 
 
 def test_pa_20_at_most_two_folds_happen_in_a_turn() -> None:

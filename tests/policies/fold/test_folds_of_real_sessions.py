@@ -9,15 +9,14 @@ from msgspec.structs import replace
 from real_work import CLAUDE, Place, generated, recorded
 from workplace import offline
 
-from palimpsest.audit.visibility.survival import TURNS, Survival, survival_of
-from palimpsest.core.edits import Fold
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Session
+from palimpsest.audit.loss import TURNS, Survival, survival_of
 from palimpsest.core.events import UserSaid, ViewEdited
-from palimpsest.core.items import seq_of, text_of
-from palimpsest.core.situation import CommandRun
+from palimpsest.core.items import Fold, seq_of, text_of
+from palimpsest.core.plans import CommandRun
 from palimpsest.core.view import View
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
-from palimpsest.profiles.named import profile
+from palimpsest.policies.named import profile
 from palimpsest.wire.encode import encode
 
 # Bounds are those of a window of 200k; none of these sessions is too long to be looked at whole.

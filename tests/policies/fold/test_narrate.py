@@ -5,19 +5,19 @@ import re
 import pytest
 from workplace import offline, online, reply, say, use, work
 
+from palimpsest.agent.calls import with_reply_limit
+from palimpsest.agent.editing import PolicyRun, run_policies
+from palimpsest.agent.session import Session
 from palimpsest.audit.citations import HEADINGS
 from palimpsest.core.errors import PromptTooLong, ProviderError
 from palimpsest.core.events import Failed, ModelReplied, NotesTaken, ViewEdited
 from palimpsest.core.items import Item, Text, ToolCall, text_of
-from palimpsest.core.policy import Proposal, steps_of
-from palimpsest.engine.calls.sending import with_reply_limit
-from palimpsest.engine.policies import PolicyRun, run_policies
-from palimpsest.engine.session import Session
-from palimpsest.policies.prompt import prompt
-from palimpsest.profiles.named import profile
+from palimpsest.core.plans import Proposal, steps_of
+from palimpsest.policies.limits import prompt
+from palimpsest.policies.named import profile
 from palimpsest.providers.scripted import Scripted, ScriptedReply
 from palimpsest.wire.encode import encode
-from palimpsest.wire.rules.check import check_request
+from palimpsest.wire.rules import check_request
 
 GOOD = (
     "## Goal\nMake the parser faster [1.0]\n## Approach\nProfile first [3]\n"

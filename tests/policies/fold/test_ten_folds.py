@@ -10,15 +10,15 @@ from msgspec.structs import replace
 from real_work import CLAUDE, Place, faults, generated, recorded
 from workplace import offline
 
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Session
 from palimpsest.audit.fold_texts import SHORT
-from palimpsest.audit.visibility.visible import VisibleText, texts_of
+from palimpsest.audit.visible import VisibleText, texts_of
 from palimpsest.core.events import CallStarted, EditUndone, UserSaid, ViewEdited
 from palimpsest.core.items import Text, seq_of
-from palimpsest.core.projections.view import project
-from palimpsest.core.situation import CommandRun
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
-from palimpsest.profiles.named import profile
+from palimpsest.core.plans import CommandRun
+from palimpsest.core.view_projection import project
+from palimpsest.policies.named import profile
 from palimpsest.wire.encode import encode
 
 # Folds are asked for here, and the whole is ran at in the end: a window in which all of it fits.

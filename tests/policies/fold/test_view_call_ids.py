@@ -7,16 +7,15 @@ import pytest
 from situations import situation
 from stubs import stub_of
 
-from palimpsest.apps.cli.look.edits import codes_in
+from pal.cli.audit import codes_in
+from pal.replay.replay import window_shares
 from palimpsest.audit.citations import sources_of
-from palimpsest.audit.dead_results import clearing_masks
-from palimpsest.audit.pins import pinned
-from palimpsest.audit.tools.working_state import must_read_again, read_paths
+from palimpsest.audit.gate import pinned
+from palimpsest.audit.uses import clearing_masks
+from palimpsest.audit.working_state import must_read_again, read_paths
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
 from palimpsest.core.view import View
-from palimpsest.lab.simulation.observer import window_shares
-from palimpsest.policies.clear.old import MaskOld, PruneResults
-from palimpsest.policies.clear.results import maskable
+from palimpsest.peers.clearing import MaskOld, PruneResults, maskable
 
 CALLS = (("Read", '{"file_path":"a.py"}'), ("Bash", '{"command":"make"}'), ("Read", '{"file_path":"b.py"}'), ("skill", '{"name":"x"}'))
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 from workplace import offline, reply, say, use, work
 
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Session
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult, text_of
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
-from palimpsest.policies.fold.bounds import Bounds
-from palimpsest.policies.fold.fold import FoldFromLog
-from palimpsest.profiles.named import profile
-from palimpsest.profiles.profile import Profile
+from palimpsest.policies.fold import FoldFromLog
+from palimpsest.policies.fold_parts import Bounds
+from palimpsest.policies.named import profile
+from palimpsest.policies.profile import Profile
 
 BOUNDS = Bounds(tail=1_000, results=4_000, calls=1_000)
 

@@ -8,17 +8,15 @@ import pytest
 from codex_work import BOTH, CONTEXT, FULL, NO_SETTINGS, PREFIX, codex_session, shows, state, turn
 from workplace import offline, online, reply, say, use
 
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Session
 from palimpsest.audit.fold_texts import evidence_text
-from palimpsest.core.edits import Fold, Keep, Put
 from palimpsest.core.errors import PromptTooLong, ProviderError
 from palimpsest.core.events import CallStarted, ContextStated, ModelReplied, Statement, ToolReturned, Usage, UserSaid, ViewEdited
-from palimpsest.core.items import Image, Opaque, Text, ToolCall, ToolResult, text_of
-from palimpsest.core.situation import Evidence, Moment, UserMessage
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
-from palimpsest.policies.handoff.handoff import WARNING, last_message
-from palimpsest.policies.handoff.layout import Group, place_context
-from palimpsest.policies.prompt import prompt
+from palimpsest.core.items import Fold, Image, Keep, Opaque, Put, Text, ToolCall, ToolResult, text_of
+from palimpsest.core.plans import Evidence, Moment, UserMessage
+from palimpsest.policies.handoff import WARNING, Group, last_message, place_context
+from palimpsest.policies.limits import prompt
 from palimpsest.providers.scripted import Scripted
 
 OUTSIDE: tuple[Moment, ...] = ("turn_starts", "asked")

@@ -6,7 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from workplace import online
 
-from palimpsest.core.edits import Mask
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Session
 from palimpsest.core.errors import PromptTooLong, ProviderError, TooFull
 from palimpsest.core.events import (
     CallStarted,
@@ -19,17 +20,14 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
-from palimpsest.core.items import Image, Opaque, Role, Text, Thinking, ToolCall, ToolResult
-from palimpsest.core.pairs import pending_calls, unpaired
-from palimpsest.core.situation import Moment
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
-from palimpsest.policies.handoff.kept_messages import messages_of
+from palimpsest.core.items import Image, Mask, Opaque, Role, Text, Thinking, ToolCall, ToolResult, pending_calls, unpaired
+from palimpsest.core.plans import Moment
+from palimpsest.policies.handoff import messages_of
 from palimpsest.providers.scripted import Scripted, ScriptedAnswer
 from palimpsest.wire.encode import encode
 from palimpsest.wire.json_reading import parse
-from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.rules.responses import responses_violations
+from palimpsest.wire.models import ModelCard
+from palimpsest.wire.rules import responses_violations
 
 SEALED = Opaque("openai", "gpt-5.5", '{"type":"compaction","encrypted_content":"abc"}')
 MOMENTS: tuple[Moment, ...] = ("turn_starts", "before_call", "after_call", "overflow", "asked", "switched")

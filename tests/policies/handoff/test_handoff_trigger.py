@@ -6,13 +6,13 @@ import pytest
 from codex_work import BOTH, GPT, NO_SETTINGS, OTHER, SMALL, SONNET, codex_session, state, turn
 from workplace import offline, online, reply, say
 
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Session
 from palimpsest.core.events import Failed, ToolReturned, Usage, ViewEdited
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.situation import Moment
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
+from palimpsest.core.plans import Moment
 from palimpsest.providers.scripted import Scripted
-from palimpsest.wire.models.cards import ModelCard
+from palimpsest.wire.models import ModelCard
 
 
 def filled(name: str, tokens: int, model: ModelCard = OTHER, settings: Mapping[str, str] = NO_SETTINGS) -> Session:

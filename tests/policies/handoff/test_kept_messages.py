@@ -3,9 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.core.edits import Into, Keep, Put
-from palimpsest.core.items import Image, Item, Text
-from palimpsest.policies.handoff.kept_messages import keep_parts, keep_texts, messages_of, tokens_of
+from palimpsest.core.items import Image, Into, Item, Keep, Put, Text
+from palimpsest.policies.handoff import keep_parts, keep_texts, messages_of, tokens_of
 
 BIG = "x" * 28_895
 

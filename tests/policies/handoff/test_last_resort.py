@@ -4,16 +4,15 @@ import pytest
 from codex_work import BOTH, FULL, codex_session, shows, state, turn
 from workplace import online, reply, say
 
-from palimpsest.core.edits import Fold, Mask
+from palimpsest.agent.editing import PolicyRun, run_policies
+from palimpsest.agent.session import Session
 from palimpsest.core.errors import PromptTooLong, ProviderError
 from palimpsest.core.events import EditRefused, Failed, ModelReplied, ToolReturned, Usage, ViewEdited
-from palimpsest.core.items import Text, ToolCall, ToolResult, text_of
-from palimpsest.engine.policies import PolicyRun, run_policies
-from palimpsest.engine.session import Session
+from palimpsest.core.items import Fold, Mask, Text, ToolCall, ToolResult, text_of
 from palimpsest.providers.scripted import Scripted
 from palimpsest.wire.encode import encode
 from palimpsest.wire.json_reading import parse
-from palimpsest.wire.rules.responses import responses_violations
+from palimpsest.wire.rules import responses_violations
 
 DOWN = ProviderError("down", status=500)
 

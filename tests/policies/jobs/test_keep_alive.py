@@ -9,18 +9,17 @@ from typing import Any
 import pytest
 from job_stubs import MODEL, PlainJob, after_turns
 
+from palimpsest.agent.agent import Agent
+from palimpsest.core.calls import Health
 from palimpsest.core.events import CallStarted, ModelReplied, Usage
 from palimpsest.core.items import Text, ToolCall
-from palimpsest.core.policy import Ask
-from palimpsest.core.projections.health import Health
-from palimpsest.core.projections.jobs import JobState
-from palimpsest.core.situation import Cache, CacheAccount, CachedPrefix, JobSituation
-from palimpsest.engine.agent import Agent
-from palimpsest.policies.jobs.keep_alive import KeepAlive
+from palimpsest.core.ledger import JobState
+from palimpsest.core.plans import Ask, Cache, CacheAccount, CachedPrefix, JobSituation
+from palimpsest.policies.jobs import KeepAlive
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import Home
-from palimpsest.wire.models.cards import card
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.wire.models import card
 
 TTL = 300_000
 RICH = CacheAccount(1_000_000, 1_000_000, 1_200_000)

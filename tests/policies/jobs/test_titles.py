@@ -8,8 +8,8 @@ from job_stubs import PlainJob, after_turns, job_runs, last
 from palimpsest.core.errors import ProviderError
 from palimpsest.core.events import CallStarted, JobRan, ModelReplied, Titled
 from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.policies.jobs.titles import GiveTitle, title_of
+from palimpsest.core.log import Log
+from palimpsest.policies.jobs import GiveTitle, title_of
 from palimpsest.providers.scripted import ScriptedReply
 
 

@@ -10,12 +10,12 @@ from corpus import golden
 from palimpsest.core.errors import StoreError
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Image, Part, Text, ToolResult
-from palimpsest.core.policy import Answer, Save, Want, run_steps
-from palimpsest.policies.limiters.results import ClaudeLimiter, length_of, placeholder, size_name
-from palimpsest.profiles.named import profile
-from palimpsest.stores.ephemeral import MemoryBlobs
-from palimpsest.stores.result_files import MemoryResultFiles
-from palimpsest.wire.models.cards import card
+from palimpsest.core.plans import Answer, Save, Want, run_steps
+from palimpsest.peers.clearing import ClaudeLimiter, length_of, placeholder, size_name
+from palimpsest.policies.named import profile
+from palimpsest.stores.in_memory import MemoryBlobs
+from palimpsest.stores.sessions import MemoryResultFiles
+from palimpsest.wire.models import card
 
 
 def returned(*parts: Part, tool: str = "Bash", call_id: str = "toolu_1") -> ToolReturned:

@@ -6,11 +6,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from workplace import offline
 
+from palimpsest.agent.session import Session
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Image, Text, ToolResult, text_of
-from palimpsest.engine.session import Session
-from palimpsest.policies.limiters.results import CapturedOutput, CodexLimiter, CommandStatus, bounded_body, capture, with_header
-from palimpsest.wire.models.cards import card
+from palimpsest.peers.clearing import CapturedOutput, CodexLimiter, CommandStatus, bounded_body, capture, with_header
+from palimpsest.wire.models import card
 
 NUMBERS = "".join(f"{number}\n" for number in range(1, 20_001))
 DONE = CommandStatus(exit=0, seconds=0.25, chunk="a1b2c3")

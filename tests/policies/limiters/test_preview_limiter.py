@@ -4,14 +4,14 @@ import base64
 
 import pytest
 
+from palimpsest.agent.ways_back import name_whole
 from palimpsest.core.events import ToolReturned
 from palimpsest.core.items import Image, Text, ToolResult, text_of
-from palimpsest.core.policy import Answer, Save, Want, run_steps
-from palimpsest.core.tokens.estimate import estimate
-from palimpsest.engine.ways_back import name_whole
-from palimpsest.policies.limiters.preview import PreviewLimiter
-from palimpsest.profiles.named import profile
-from palimpsest.wire.models.cards import card
+from palimpsest.core.plans import Answer, Save, Want, run_steps
+from palimpsest.core.tokens import estimate
+from palimpsest.policies.limits import PreviewLimiter
+from palimpsest.policies.named import profile
+from palimpsest.wire.models import card
 
 
 def arrive(text: str, rule: PreviewLimiter | None = None, *others: Image) -> tuple[ToolReturned, list[bytes]]:

@@ -5,8 +5,8 @@ import pytest
 from palimpsest.core.errors import PromptTooLong, ProviderError
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
-from palimpsest.core.policy import Answer, Ask, Want, run_steps
-from palimpsest.policies.summarize.shorten import TrimmedReply, ask_dropping_items, without_oldest
+from palimpsest.core.plans import Answer, Ask, Want, run_steps
+from palimpsest.policies.handoff import TrimmedReply, ask_dropping_items, without_oldest
 
 DONE = ModelReplied((Text("done", "assistant"),))
 

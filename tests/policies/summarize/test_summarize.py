@@ -9,18 +9,17 @@ from claude_work import MEASURED, SUMMARY, body_of, claude, edits, fill, texts
 from msgspec import Raw
 from workplace import offline, online, reply, say, use
 
-from palimpsest.core.edits import Fold
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Session
 from palimpsest.core.events import ContextStated, ModelReplied, Statement, ToolReturned, Usage, UserSaid, ViewEdited
-from palimpsest.core.items import Document, Image, Text, ToolCall, ToolResult
+from palimpsest.core.items import Document, Fold, Image, Text, ToolCall, ToolResult
 from palimpsest.core.ports import Sendable
-from palimpsest.core.projections.view import project
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
-from palimpsest.policies.prompt import prompt
-from palimpsest.policies.summarize.summarize import ContinuationMessage, Summarize
+from palimpsest.core.view_projection import project
+from palimpsest.peers.summaries import ContinuationMessage, Summarize
+from palimpsest.policies.limits import prompt
 from palimpsest.providers.scripted import Scripted
 from palimpsest.wire.encode import encode
-from palimpsest.wire.models.cards import card
+from palimpsest.wire.models import card
 from palimpsest.wire.request import Tool
 
 READ = Tool("Read", "Reads a file.", Raw(b'{"type":"object","properties":{"file_path":{"type":"string"}}}'))

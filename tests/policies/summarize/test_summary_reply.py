@@ -3,10 +3,10 @@
 import pytest
 from workplace import online, say, use, work
 
+from palimpsest.agent.editing import run_policies
 from palimpsest.core.events import Failed
-from palimpsest.engine.policies import run_policies
-from palimpsest.policies.summarize.summarize import is_refusal
-from palimpsest.profiles.named import profile
+from palimpsest.peers.summaries import is_refusal
+from palimpsest.policies.named import profile
 from palimpsest.providers.scripted import Scripted
 
 REFUSALS = (

@@ -9,12 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workplace import offline, online, reply, say, use
 
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Session
 from palimpsest.core.events import EditRefused, NotesTaken, ToolReturned, Usage
-from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.pairs import unpaired
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
-from palimpsest.policies.summarize.swap_notes import SwapNotes, is_empty_notes
+from palimpsest.core.items import Text, ToolCall, ToolResult, unpaired
+from palimpsest.peers.summaries import SwapNotes, is_empty_notes
 from palimpsest.providers.scripted import Scripted
 
 NOTES = "# Session Title\n_five to ten words_\nParser work\n\n# Current State\n_what is being done_\nThe lexer is next.\n"

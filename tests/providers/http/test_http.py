@@ -7,12 +7,12 @@ from typing import TypeAlias
 
 import pytest
 
+from palimpsest.core.deltas import Delta, TextDelta, deltas_of
 from palimpsest.core.errors import BadInput, PromptTooLong, ProviderError, WireError
 from palimpsest.core.events import ModelReplied
-from palimpsest.core.events.deltas import Delta, TextDelta, deltas_of
 from palimpsest.core.ports import Provider
 from palimpsest.providers.http import HttpProvider
-from palimpsest.wire.models.cards import WireName, card
+from palimpsest.wire.models import WireName, card
 from palimpsest.wire.stream import decode_response, decoder
 
 STREAMS = Path(__file__).parents[2] / "golden" / "streams"

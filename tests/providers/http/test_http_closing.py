@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from palimpsest.core.deltas import Delta, TextDelta, UsageDelta
 from palimpsest.core.errors import ConnectionLost, ProviderError
 from palimpsest.core.events import ModelReplied
-from palimpsest.core.events.deltas import Delta, TextDelta, UsageDelta
 from palimpsest.core.ports import closing
 from palimpsest.providers.http import HttpProvider
-from palimpsest.wire.models.cards import card
+from palimpsest.wire.models import card
 from palimpsest.wire.stream import decoder
 
 STREAMS = Path(__file__).parents[2] / "golden" / "streams"

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 from loopback import serving
 
-from palimpsest.engine.agent import Agent
+from palimpsest.agent.agent import Agent
 
 STREAM = (
     {

@@ -10,20 +10,19 @@ from itertools import chain, repeat
 import pytest
 from loopback import serving
 
+from palimpsest.agent.agent import Agent
+from palimpsest.core.deltas import Delta
 from palimpsest.core.errors import ProviderError, ReplyTooLong
 from palimpsest.core.events import Interrupted, ModelReplied
-from palimpsest.core.events.deltas import Delta
 from palimpsest.core.items import text_of
-from palimpsest.core.log.verify import verify
 from palimpsest.core.ports import Provider
-from palimpsest.engine.agent import Agent
+from palimpsest.core.verify import verify
 from palimpsest.providers.clients import ClientProvider
-from palimpsest.providers.http import HttpProvider
-from palimpsest.providers.responses import ReplyLimits
+from palimpsest.providers.http import HttpProvider, ReplyLimits
 from palimpsest.providers.retrying import is_transient
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.home import Home
-from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.wire.models import ModelCard, card
 
 SONNET, GPT, QWEN = card("claude-sonnet-4-5"), card("gpt-5.5"), card("openai-compatible/qwen3-coder")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from palimpsest.core.errors import BadInput
-from palimpsest.stores.config.changing import change_key
+from palimpsest.stores.config_files import change_key
 
 
 def test_a_key_is_replaced_where_it_stands_and_comments_stay(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from palimpsest.core.redaction import Credential
-from palimpsest.stores.config.reading import ConfigFile, ConfigProblem, key_lines, read_config
+from palimpsest.stores.config_files import ConfigFile, ConfigProblem, key_lines, read_config
 
 WHOLE = """\
 # a comment

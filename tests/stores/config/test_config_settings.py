@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 
 from palimpsest.core.errors import BadInput
-from palimpsest.profiles.named import DEFAULT
-from palimpsest.profiles.settings import SETTINGS
-from palimpsest.stores.config.reading import ConfigProblem
-from palimpsest.stores.config.schema import KEYS, Config, ContextConfig, PermissionConfig
-from palimpsest.stores.config.settings import Setting, Settings, find_project_file, project_denials, resolve
-from palimpsest.wire.models.cards import card
+from palimpsest.policies.named import DEFAULT
+from palimpsest.policies.profile import SETTINGS
+from palimpsest.stores.config import KEYS, Config, ContextConfig, PermissionConfig
+from palimpsest.stores.config_files import ConfigProblem, Setting, Settings, find_project_file, project_denials, resolve
+from palimpsest.wire.models import card
 
 
 class Files:

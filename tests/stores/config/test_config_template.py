@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.stores.config.reading import read_config
-from palimpsest.stores.config.schema import KEYS, key_of
-from palimpsest.stores.config.settings import resolve
-from palimpsest.stores.config.template import project_template, user_template
+from palimpsest.stores.config import KEYS, key_of, project_template, user_template
+from palimpsest.stores.config_files import read_config, resolve
 
 
 def uncommented(text: str) -> str:

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from palimpsest.core.redaction import Credential
-from palimpsest.stores.config.mcp_entries import McpServer
-from palimpsest.stores.config.mcp_servers import configured_servers, project_command, project_servers
-from palimpsest.stores.permissions.trust import ProjectTrust
+from palimpsest.stores.project import McpServer, configured_servers, project_command, project_servers
+from palimpsest.stores.trust import ProjectTrust
 
 CLAUDE_CODE = """{
   "mcpServers": {

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.stores.config.hook_config import HookConfig
-from palimpsest.stores.config.project_commands import project_commands
-from palimpsest.stores.config.project_hooks import ProjectHook, project_hooks, trust_of
-from palimpsest.stores.config.settings import resolve
-from palimpsest.stores.permissions.trust import ProjectCommand
+from palimpsest.stores.config import HookConfig
+from palimpsest.stores.config_files import resolve
+from palimpsest.stores.project import ProjectHook, project_commands, project_hooks, trust_of
+from palimpsest.stores.trust import ProjectCommand
 
 TOML = '[[hooks]]\nmoment = "turn_end"\ncommand = "make test"\n'
 DEFINITION = b'{"moment":"turn_end","command":"make test","tool":"*","seconds":60.0,"name":""}'

@@ -13,9 +13,9 @@ from store_kinds import STORES
 from palimpsest.core.errors import StoreError
 from palimpsest.core.events import Body, SessionOpened, Titled
 from palimpsest.core.ports import CountedContext, Hit, Index, RefreshReport, SessionArchive, SessionRow
-from palimpsest.core.tokens.spending import Ledger
-from palimpsest.stores.index.database import MEMORY
-from palimpsest.stores.index.sqlite import SqliteIndex
+from palimpsest.core.spending import Ledger
+from palimpsest.stores.database import MEMORY
+from palimpsest.stores.index import SqliteIndex
 
 INDEXES: dict[str, Callable[[Path, SessionArchive], Index]] = {
     "in a file": lambda folder, store: SqliteIndex(folder / "index.sqlite", store),

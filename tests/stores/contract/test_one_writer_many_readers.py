@@ -6,7 +6,7 @@ from pathlib import Path
 from threading import Thread
 
 from palimpsest.core.ports import LogFile, SessionStore
-from palimpsest.stores.jsonl import JsonlSessions
+from palimpsest.stores.sessions import JsonlSessions
 
 LINES = [b"%d " % number + b"x" * (number * 37 % 500) + b"\n" for number in range(300)]
 WHOLE = b"".join(LINES)
@@ -48,7 +48,7 @@ OTHER = """
 import sys
 from pathlib import Path
 from palimpsest.core.errors import Locked
-from palimpsest.stores.jsonl import JsonlSessions
+from palimpsest.stores.sessions import JsonlSessions
 store = JsonlSessions(Path(sys.argv[1]))
 try:
     writer = store.open("one", write=True)

@@ -11,10 +11,9 @@ from store_kinds import StoreKind
 
 from palimpsest.core.errors import BadLog, StoreError
 from palimpsest.core.ports import LogFile, SessionStore
-from palimpsest.foreign.reading.buffering import BufferedStore
-from palimpsest.stores.ephemeral import MemorySessions
-from palimpsest.stores.jsonl import JsonlSessions
-from palimpsest.stores.overlay import OverlaySessions
+from palimpsest.stores.in_memory import MemorySessions
+from palimpsest.stores.layered import BufferedStore, OverlaySessions
+from palimpsest.stores.sessions import JsonlSessions
 
 
 def state(file: LogFile) -> tuple[int, int, bytes, bytes]:

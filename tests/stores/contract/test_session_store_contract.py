@@ -8,12 +8,12 @@ from store_kinds import StoreKind
 from palimpsest.core.errors import BadInput, Locked
 from palimpsest.core.events import SessionOpened, UserSaid
 from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.verify import verify
+from palimpsest.core.log import Log
 from palimpsest.core.ports import SessionArchive, SessionStore
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
+from palimpsest.core.verify import verify
 from palimpsest.stores.home import forks_of, remove
-from palimpsest.stores.logs.repair import repair
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs
+from palimpsest.stores.repair import repair
 
 
 def test_a_log_is_created_with_its_first_line(store: SessionStore) -> None:

@@ -6,14 +6,13 @@ import pytest
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import Body, CallStarted, ModelReplied, SessionOpened, ToolReturned, UserSaid
-from palimpsest.core.format.codec import decode_line, digest_of, encode_body, encode_line, link_of
 from palimpsest.core.items import Image, Text, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.verify import verify
-from palimpsest.stores.blobs import BlobFolder
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
-from palimpsest.stores.jsonl import JsonlSessions
-from palimpsest.stores.logs.repair import RepairReport, repair
+from palimpsest.core.lines import decode_line, digest_of, encode_body, encode_line, link_of
+from palimpsest.core.log import Log
+from palimpsest.core.verify import verify
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs
+from palimpsest.stores.repair import RepairReport, repair
+from palimpsest.stores.sessions import BlobFolder, JsonlSessions
 
 LogFile = list[bytes]
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from palimpsest.core.events import ModelReplied, SessionOpened, ToolReturned, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult, text_of
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.verify import verify
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
-from palimpsest.stores.jsonl import JsonlSessions
+from palimpsest.core.log import Log
+from palimpsest.core.verify import verify
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.stores.sessions import JsonlSessions
 
 
 @pytest.mark.parametrize("kills", [40, pytest.param(200, marks=pytest.mark.long)])

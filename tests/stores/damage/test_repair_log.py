@@ -5,11 +5,11 @@ import pytest
 
 from palimpsest.core.events import Failed, SessionOpened, UserSaid
 from palimpsest.core.items import Text, text_of
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.verify import verify
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
-from palimpsest.stores.jsonl import JsonlSessions
-from palimpsest.stores.logs.repair import repair
+from palimpsest.core.log import Log
+from palimpsest.core.verify import verify
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs
+from palimpsest.stores.repair import repair
+from palimpsest.stores.sessions import JsonlSessions
 
 LogFile = list[bytes]
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from palimpsest.core.errors import BadLog, Locked, StoreError
 from palimpsest.core.events import SessionOpened, UserSaid
 from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.verify import verify
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
-from palimpsest.stores.jsonl import JsonlSessions
+from palimpsest.core.log import Log
+from palimpsest.core.verify import verify
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs
+from palimpsest.stores.sessions import JsonlSessions
 
 EVENTS = 40
 
@@ -131,9 +131,9 @@ def test_another_process_is_refused_when_the_folder_of_locks_was_removed(tmp_pat
     program = (
         "import pathlib, sys\n"
         "from palimpsest.core.errors import Locked\n"
-        "from palimpsest.core.log.log import Log\n"
-        "from palimpsest.stores.ephemeral import FixedClock\n"
-        "from palimpsest.stores.jsonl import JsonlSessions\n"
+        "from palimpsest.core.log import Log\n"
+        "from palimpsest.stores.in_memory import FixedClock\n"
+        "from palimpsest.stores.sessions import JsonlSessions\n"
         "try:\n"
         "    Log.open(JsonlSessions(pathlib.Path(sys.argv[1])), 's', FixedClock(), write=True).close()\n"
         "    print('opened')\n"

@@ -13,7 +13,7 @@ import pytest
 
 from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.stores.files import coalesced, ensure_writable, is_temporary, write_atomically, write_private
-from palimpsest.stores.jsonl import JsonlSessions
+from palimpsest.stores.sessions import JsonlSessions
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -8,7 +8,7 @@ SOURCE = Path(__file__).parents[3] / "src" / "palimpsest"
 # Modules that know that a store consists of files or of a database.
 KEPT = {f"palimpsest.stores.{name}" for name in ("blobs", "index.database", "index.refresh", "index.sqlite", "jsonl", "log_file")}
 # A session can be named by the path of its file, and what has taken the place of a file is seen only on the disk.
-BY_NATURE = {"apps/cli/opening/home.py": {"blobs", "jsonl"}, "apps/cli/keep/verify.py": {"jsonl"}}
+BY_NATURE = {"pal/cli/opening.py": {"blobs", "jsonl"}, "pal/cli/doctor.py": {"jsonl"}}
 # The names of calls that write a file, or give one its name.
 WRITING = {"write_bytes", "write_text", "mkstemp", "NamedTemporaryFile", "rename", "renames", "hardlink_to", "move"}
 
@@ -38,5 +38,5 @@ def test_nothing_above_the_ports_knows_how_stores_are_kept() -> None:
 def test_one_module_puts_files_in_their_place() -> None:
     found = {name: called(tree) & WRITING for name, tree in modules("", words=[f".{name}" for name in WRITING]).items()}
     # The log file gives its damaged lines a second name before it is rewritten.
-    places = {"stores/files.py": {"hardlink_to"}, "stores/logs/log_file.py": {"hardlink_to"}}
+    places = {"stores/files.py": {"hardlink_to"}, "stores/log_file.py": {"hardlink_to"}}
     assert {name: calls for name, calls in found.items() if calls} == places

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from palimpsest.core.errors import BadInput
-from palimpsest.stores.permissions.rules import FilePermissionRules, MemoryPermissionRules
+from palimpsest.stores.trust import FilePermissionRules, MemoryPermissionRules
 
 
 def test_rules_are_kept_for_each_project_in_the_order_in_which_they_came(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_rules_in_memory_behave_the_same() -> None:
 
 def test_processes_that_add_at_once_lose_no_rule(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from palimpsest.stores.permissions.rules import FilePermissionRules\n"
+        "import sys; from pathlib import Path; from palimpsest.stores.trust import FilePermissionRules\n"
         "rules = FilePermissionRules(Path(sys.argv[1]), Path(sys.argv[1]))\n"
         "[rules.add(f'bash({sys.argv[2]} {number})') for number in range(25)]\n"
     )

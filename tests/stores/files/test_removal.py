@@ -4,11 +4,10 @@ import pytest
 
 from palimpsest.core.errors import BadInput, Locked
 from palimpsest.core.events import SessionOpened
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.log import Log
 from palimpsest.stores.home import forks_of, remove
-from palimpsest.stores.jsonl import JsonlSessions
-from palimpsest.stores.result_files import ResultFiles
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.stores.sessions import JsonlSessions, ResultFiles
 
 
 def test_a_session_is_deleted_with_its_checkpoint(tmp_path: Path) -> None:

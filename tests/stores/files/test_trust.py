@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from palimpsest.stores.permissions.trust import ProjectCommand, ProjectTrust
+from palimpsest.stores.trust import ProjectCommand, ProjectTrust
 
 LINT = ProjectCommand("hook", "lint", b'{"command":"make lint"}')
 

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from palimpsest.stores.logs.undo_queue import QueuedUndo, UndoQueue
+from palimpsest.stores.log_segments import QueuedUndo, UndoQueue
 
 
 def test_undos_are_taken_once_and_in_order_by_another_object(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ from index_logs import end_of, found, log_of, said, write
 from palimpsest.core.events import EventRef, ModelReplied, NotesTaken, SessionOpened, Titled, ToolReturned, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.ports import Hit, RefreshReport, SessionRow
-from palimpsest.core.tokens.spending import Ledger, Spending
-from palimpsest.stores.ephemeral import MemoryFile, MemorySessions
-from palimpsest.stores.index.sqlite import SqliteIndex
+from palimpsest.core.spending import Ledger, Spending
+from palimpsest.stores.in_memory import MemoryFile, MemorySessions
+from palimpsest.stores.index import SqliteIndex
 
 DAY = 86_400_000
 

@@ -7,8 +7,8 @@ from index_logs import end_of, found, log_of, said, write
 from palimpsest.core.errors import StoreError
 from palimpsest.core.events import SessionOpened
 from palimpsest.core.ports import RefreshReport
-from palimpsest.stores.ephemeral import MemoryFile, MemorySessions
-from palimpsest.stores.index.sqlite import SqliteIndex
+from palimpsest.stores.in_memory import MemoryFile, MemorySessions
+from palimpsest.stores.index import SqliteIndex
 
 
 class LockableSessions(MemorySessions):

@@ -15,9 +15,9 @@ from palimpsest.core.errors import Locked, StoreError
 from palimpsest.core.events import Body, SessionOpened, UserSaid
 from palimpsest.core.items import Text
 from palimpsest.core.ports import Hit, RefreshReport
-from palimpsest.stores.ephemeral import MemoryFile, MemorySessions
-from palimpsest.stores.index.sqlite import SqliteIndex
-from palimpsest.stores.jsonl import JsonlSessions
+from palimpsest.stores.in_memory import MemoryFile, MemorySessions
+from palimpsest.stores.index import SqliteIndex
+from palimpsest.stores.sessions import JsonlSessions
 
 
 def test_the_index_is_kept_and_only_its_owner_may_read_it(store: MemorySessions, tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from index_logs import found, log_of, said, write
 
 from palimpsest.core.errors import Locked
 from palimpsest.core.events import SessionOpened
-from palimpsest.stores.ephemeral import MemorySessions
-from palimpsest.stores.index.sqlite import SqliteIndex
+from palimpsest.stores.in_memory import MemorySessions
+from palimpsest.stores.index import SqliteIndex
 
 SECRETS = " ".join(f"wombat{number}secret" for number in range(3_000))
 

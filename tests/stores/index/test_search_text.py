@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.stores.index.search_text import Phrase, Query, normalized, read_query, separate_cjk, snippet
+from palimpsest.stores.index_units import Phrase, Query, normalized, read_query, separate_cjk, snippet
 
 
 @pytest.mark.parametrize(

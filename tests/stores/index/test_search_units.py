@@ -1,7 +1,6 @@
 import pytest
 from side_calls import side_reply
 
-from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put
 from palimpsest.core.events import (
     Body,
     CallStarted,
@@ -23,10 +22,10 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
-from palimpsest.core.items import Image, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.items import Fold, Image, Insert, Keep, Mask, Put, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.ports import SessionRow
-from palimpsest.core.tokens.spending import Ledger, Spending
-from palimpsest.stores.index.search_units import SearchUnit, SessionRowBuilder, search_units
+from palimpsest.core.spending import Ledger, Spending
+from palimpsest.stores.index_units import SearchUnit, SessionRowBuilder, search_units
 
 
 @pytest.mark.parametrize(

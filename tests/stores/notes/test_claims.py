@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palimpsest.core.errors import StoreError
-from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.stores.notes.claims import Claim, ClaimRow, ClaimRules, JobClaims
-from palimpsest.stores.notes.jobs_database import JobsDatabase
-from palimpsest.stores.notes.rollouts import RolloutRow, RolloutRows, put_row
+from palimpsest.memory.work_store import Claim, ClaimRow, ClaimRules, JobClaims, JobsDatabase, RolloutRow, RolloutRows, put_row
+from palimpsest.stores.in_memory import FixedClock
 
 HOUR = 3_600_000
 START = 1_780_000_000_000
@@ -166,9 +164,9 @@ def test_cx_53_enqueueing_always_moves_the_watermark_forward(tmp_path_factory: p
 _WORKER = """
 import sys
 from pathlib import Path
-from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.stores.notes.claims import Claim, ClaimRules, JobClaims
-from palimpsest.stores.notes.jobs_database import JobsDatabase
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.memory.work_store import Claim, ClaimRules, JobClaims
+from palimpsest.memory.work_store import JobsDatabase
 claims = JobClaims(JobsDatabase(Path(sys.argv[1])), FixedClock(1_780_000_000_000), ClaimRules())
 sys.stdin.readline()
 for number in range(40):
@@ -196,7 +194,7 @@ def test_me_32_two_processes_at_once_do_each_job_once(tmp_path: Path) -> None:
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from palimpsest.stores.notes.jobs_database import JobsDatabase
+from palimpsest.memory.work_store import JobsDatabase
 with JobsDatabase(Path(sys.argv[1])).transaction() as database:
     database.execute("INSERT INTO jobs (kind, key, status, retries_left, watermark) VALUES ('session', 's', 'running', 3, 1)")
     os.kill(os.getpid(), signal.SIGKILL)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.stores.notes.history import NoteHistory
+from palimpsest.memory.history import NoteHistory
 
 pytestmark = pytest.mark.machine
 

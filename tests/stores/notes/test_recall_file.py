@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from palimpsest.stores.notes.recall_index import LogRow, NoteUse, RecallFile, Stored
+from palimpsest.memory.recall_store import LogRow, NoteUse, RecallFile, Stored
 
 ROW = LogRow("s1", "p", 10, 20)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.stores.notes.scopes import project_scope
+from palimpsest.memory.store import project_scope
 
 pytestmark = pytest.mark.machine
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from palimpsest.core.errors import StoreError
-from palimpsest.stores.notes.spending import DaySpending, Tokens
+from palimpsest.memory.work_store import DaySpending, Tokens
 
 
 def test_a_day_without_use_has_none(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ COMMANDS = (
 DRIVER = """\
 import os, sys
 PATH = os.environ["PATH"]
-from palimpsest.apps.cli.main import cli
+from pal.cli.main import cli
 for place in sys.argv[1:]:
     print("IN", place, flush=True)
     os.chdir(f"{place}/project")
@@ -297,7 +297,7 @@ def test_what_a_command_of_the_agent_writes_into_the_git_folder_runs_nothing_in_
     script.write_text("".join(f"{json.dumps(reply)}\n" for reply in (call, "Done.")))
     own = {"HOME": str(tmp_path), "PAL_HOME": str(tmp_path / "home"), "PAL_SCRIPT": str(script), "PATH": os.environ["PATH"]}
     for words in (("-p", "go", "--allow", "bash(sh bin/build)"), ("memory", "list"), ("-p", "go on", "-c", "--deny", "bash")):
-        command = (sys.executable, "-m", "palimpsest.apps.cli", *words)
+        command = (sys.executable, "-m", "pal.cli", *words)
         subprocess.run(command, cwd=trap.root, env=own, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     assert (trap.git_folder / "commondir").read_text() == "../other\n"
     assert trap.ran() == []
@@ -332,7 +332,7 @@ def test_no_command_takes_a_program_of_the_project_from_a_search_path_that_begin
     )
     ended = [
         subprocess.run(
-            (sys.executable, "-m", "palimpsest.apps.cli", *words),
+            (sys.executable, "-m", "pal.cli", *words),
             cwd=folder,
             env=own,
             stdin=subprocess.DEVNULL,

@@ -6,9 +6,8 @@ import pytest
 from git_projects import Project
 
 from palimpsest.core.errors import BadInput, StoreError
-from palimpsest.stores.snapshots.contents import line_counts, merge_files, read_snapshot, write_snapshot
-from palimpsest.stores.snapshots.shadow import SavedFile, Shadow, blob_id, forget_session
-from palimpsest.stores.snapshots.taking import LeftOut, take_snapshot
+from palimpsest.stores.shadow_git import SavedFile, Shadow, blob_id, forget_session
+from palimpsest.stores.snapshots import LeftOut, line_counts, merge_files, read_snapshot, take_snapshot, write_snapshot
 
 pytestmark = pytest.mark.machine
 

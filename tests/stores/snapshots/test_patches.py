@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from palimpsest.core.errors import BadInput, StoreError
-from palimpsest.stores.snapshots.patches import ChangedFile, Patch, changed_files, patch_between
-from palimpsest.stores.snapshots.shadow import Shadow
-from palimpsest.stores.snapshots.taking import SnapshotLimits, take_snapshot
+from palimpsest.stores.shadow_git import Shadow
+from palimpsest.stores.snapshots import ChangedFile, Patch, SnapshotLimits, changed_files, patch_between, take_snapshot
 
 pytestmark = pytest.mark.machine
 

@@ -10,7 +10,7 @@ from git_projects import git
 DRIVER = """\
 import os, sys
 from pathlib import Path
-from palimpsest.engine.loop.world import git_facts
+from palimpsest.coding.world import git_facts
 
 project, temp, outside, moment = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 count, busy = 0, False

@@ -11,10 +11,8 @@ import pytest
 from git_projects import Project
 
 from palimpsest.core.errors import BadInput, StoreError
-from palimpsest.stores.snapshots.contents import read_snapshot
-from palimpsest.stores.snapshots.git import ShadowGit, find_git
-from palimpsest.stores.snapshots.shadow import SavedFile, Shadow, blob_id
-from palimpsest.stores.snapshots.taking import LIMITS, LeftOut, SnapshotLimits, take_snapshot
+from palimpsest.stores.shadow_git import SavedFile, Shadow, ShadowGit, blob_id, find_git
+from palimpsest.stores.snapshots import LIMITS, LeftOut, SnapshotLimits, read_snapshot, take_snapshot
 
 pytestmark = pytest.mark.machine
 
@@ -286,8 +284,8 @@ def test_a_named_pipe_that_git_would_wait_for_is_named(shadow: Shadow, root: Pat
 def test_git_ends_when_this_program_is_killed(tmp_path: Path, root: Path) -> None:
     os.mkfifo(root / ".gitignore")
     script = (
-        "import sys; from pathlib import Path; from palimpsest.stores.snapshots.shadow import Shadow; "
-        "from palimpsest.stores.snapshots.taking import take_snapshot; take_snapshot(Shadow(*map(Path, sys.argv[1:])))"
+        "import sys; from pathlib import Path; from palimpsest.stores.shadow_git import Shadow; "
+        "from palimpsest.stores.snapshots import take_snapshot; take_snapshot(Shadow(*map(Path, sys.argv[1:])))"
     )
     with subprocess.Popen([sys.executable, "-c", script, tmp_path / "home", root]) as program:
         children = Path(f"/proc/{program.pid}/task/{program.pid}/children")

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from palimpsest.apps.terminal.commands.registry import COMMANDS
-from palimpsest.apps.terminal.input.keys import KEYS
-from palimpsest.lab.mechanisms.rows import Mechanism, mechanisms
-from palimpsest.stores.config.schema import KEYS as SETTINGS
+from pal.terminal.commands.registry import COMMANDS
+from pal.terminal.keys import KEYS
+from pal_lab.mechanisms.rows import Mechanism, mechanisms
+from palimpsest.stores.config import KEYS as SETTINGS
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"

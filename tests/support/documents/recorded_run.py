@@ -17,8 +17,8 @@ _PAL = """
 import platform, sys
 platform.release = lambda: "6.1"
 from pathlib import Path
-from palimpsest.apps.cli.main import cli
-from palimpsest.stores.ephemeral import FixedClock
+from pal.cli.main import cli
+from palimpsest.stores.in_memory import FixedClock
 from palimpsest.stores.home import Home
 cli.main(sys.argv[1:], obj=Home(Path({home!r}), FixedClock(1_767_225_600_000)))
 """

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from claude_session import Line
 
 from palimpsest.core.events import Body, SessionOpened
-from palimpsest.core.log.log import Log
-from palimpsest.foreign.claude.writer import write_claude
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.core.log import Log
+from palimpsest.exchange.claude.writer import write_claude
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 
 COMMON = {"parentUuid", "isSidechain", "userType", "cwd", "sessionId", "version", "gitBranch", "type", "uuid", "timestamp"}
 

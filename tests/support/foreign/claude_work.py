@@ -6,17 +6,16 @@ from typing import Any
 
 from workplace import START, reply, say, use
 
+from palimpsest.agent.session import Environment, Session, inline, nothing_to_look_at
 from palimpsest.core.events import Event, SessionOpened, Usage, ViewEdited
 from palimpsest.core.items import Text, text_of
-from palimpsest.core.policy import Look
+from palimpsest.core.plans import Look
 from palimpsest.core.ports import Sendable
-from palimpsest.engine.environment import Environment, inline, nothing_to_look_at
-from palimpsest.engine.session import Session
-from palimpsest.profiles.named import profile
+from palimpsest.policies.named import profile
 from palimpsest.providers.retrying import NO_RETRIES
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
-from palimpsest.stores.result_files import MemoryResultFiles
-from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.stores.sessions import MemoryResultFiles
+from palimpsest.wire.models import ModelCard, card
 from palimpsest.wire.request import Tool
 
 MEASURED = "claude-code-2.1.325"

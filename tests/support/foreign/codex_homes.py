@@ -8,8 +8,8 @@ from readings import Home
 from rollouts import THREAD
 
 from palimpsest.core.events import NULL, Body
-from palimpsest.foreign.codex.format import CodexFormat
-from palimpsest.foreign.reading.transcript import Format
+from palimpsest.exchange.codex.reader import CodexFormat
+from palimpsest.exchange.transcript import Format
 
 CODEX: Format = CodexFormat()
 GOLDEN = golden("codex/**/rollout-*.jsonl")

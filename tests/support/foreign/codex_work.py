@@ -5,16 +5,15 @@ from collections.abc import Mapping
 import msgspec
 from workplace import NOTHING, START, reply, say, use
 
+from palimpsest.agent.session import Environment, Session, inline
 from palimpsest.audit.fold_texts import EVIDENCE_TITLE
 from palimpsest.core.events import ContextStated, Event, SessionOpened, Statement, Usage
 from palimpsest.core.items import Text, text_of
-from palimpsest.engine.environment import Environment, inline
-from palimpsest.engine.session import Session
-from palimpsest.policies.prompt import prompt
-from palimpsest.profiles.named import profile
+from palimpsest.policies.limits import prompt
+from palimpsest.policies.named import profile
 from palimpsest.providers.retrying import NO_RETRIES
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
-from palimpsest.wire.models.cards import CARDS, ModelCard, card
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.wire.models import CARDS, ModelCard, card
 from palimpsest.wire.request import Tool
 
 BOTH = ("codex", "codex-0.166")

@@ -9,8 +9,8 @@ from rollouts import Line
 
 from palimpsest.core.events import Body, ContextStated, ModelReplied, SessionOpened, Statement, ToolReturned, TurnEnded, Usage, UserSaid
 from palimpsest.core.items import Signature, Text, Thinking, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.core.log import Log
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 
 CONVERSATION: tuple[Body, ...] = (
     ContextStated(head=(Statement("base", "You code.", "system"),)),

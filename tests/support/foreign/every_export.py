@@ -13,31 +13,29 @@ from corpus import CORPUS
 from msgspec import Struct, structs
 from readings import Home
 
+from palimpsest.agent.calls import compact
+from palimpsest.agent.session import Environment, Session, inline
 from palimpsest.core.events import UserTyped
 from palimpsest.core.items import Cover, Item, ToolCall, ToolResult, text_of
-from palimpsest.core.log.log import Log
-from palimpsest.core.policy import complete
+from palimpsest.core.log import Log
+from palimpsest.core.plans import complete
 from palimpsest.core.view import View
-from palimpsest.engine.calls.moments import compact
-from palimpsest.engine.environment import Environment, inline
-from palimpsest.engine.session import Session
-from palimpsest.foreign.claude.edits import CLEARED
-from palimpsest.foreign.claude.format import ClaudeFormat
-from palimpsest.foreign.claude.writer import claude_session, write_claude
-from palimpsest.foreign.codex.format import CodexFormat, write_codex
-from palimpsest.foreign.file_ids import paired_items
-from palimpsest.foreign.formats import FORMATS, format_named
-from palimpsest.foreign.opencode.format import OpencodeFormat
-from palimpsest.foreign.opencode.writer import write_opencode
-from palimpsest.foreign.reading.finding import find_sources
-from palimpsest.foreign.reading.importing import import_session
-from palimpsest.foreign.reading.parts import wire_of
-from palimpsest.foreign.reading.transcript import Format, TranscriptSource
-from palimpsest.profiles.named import profile
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.exchange.claude.events import CLEARED
+from palimpsest.exchange.claude.reader import ClaudeFormat
+from palimpsest.exchange.claude.writer import claude_session, write_claude
+from palimpsest.exchange.codex.reader import CodexFormat
+from palimpsest.exchange.codex.writer import write_codex
+from palimpsest.exchange.finding import find_sources
+from palimpsest.exchange.formats import FORMATS, format_named
+from palimpsest.exchange.importing import import_session
+from palimpsest.exchange.opencode.reader import OpencodeFormat
+from palimpsest.exchange.opencode.writer import write_opencode
+from palimpsest.exchange.transcript import Format, TranscriptSource, paired_items, wire_of
+from palimpsest.policies.named import profile
+from palimpsest.stores.in_memory import FixedClock
 from palimpsest.wire.encode import encode
-from palimpsest.wire.encoding.repair import valid_call_id
-from palimpsest.wire.models.cards import ModelCard, recorded_card
+from palimpsest.wire.models import ModelCard, recorded_card
+from palimpsest.wire.repair import valid_call_id
 from palimpsest.wire.request import Params, Request
 
 Target = Literal["claude", "codex", "opencode"]

@@ -16,15 +16,15 @@ from readings import CARDS
 
 from palimpsest.core.events import Event, ModelReplied
 from palimpsest.core.items import Thinking
-from palimpsest.core.log.log import Log
-from palimpsest.core.projections.view import ViewProjection
+from palimpsest.core.log import Log
 from palimpsest.core.view import View
-from palimpsest.foreign.formats import FORMATS, format_named
-from palimpsest.foreign.reading.finding import find_sources
-from palimpsest.foreign.reading.importing import import_session
+from palimpsest.core.view_projection import ViewProjection
+from palimpsest.exchange.finding import find_sources
+from palimpsest.exchange.formats import FORMATS, format_named
+from palimpsest.exchange.importing import import_session
 from palimpsest.stores.home import Home
 from palimpsest.wire.encode import Encoder
-from palimpsest.wire.rules.check import check_request
+from palimpsest.wire.rules import check_request
 
 _PROCESSES = 2
 _SHOWN = 5

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from palimpsest.core.events import Body, SessionOpened
-from palimpsest.core.format.codec import digest_of, encode_body, encode_line, link_of
-from palimpsest.stores.ephemeral import MemorySessions
+from palimpsest.core.lines import digest_of, encode_body, encode_line, link_of
+from palimpsest.stores.in_memory import MemorySessions
 
 
 def store_of(bodies: Iterable[bytes], opened: bytes = b'{"type":"session_opened","session":"s"}') -> MemorySessions:

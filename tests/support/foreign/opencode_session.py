@@ -9,12 +9,12 @@ from corpus import GOLDEN
 
 from palimpsest.core.events import Body
 from palimpsest.core.items import Item, text_of
-from palimpsest.core.log.log import Log
+from palimpsest.core.log import Log
 from palimpsest.core.view import View
-from palimpsest.foreign.opencode.format import OpencodeFormat
-from palimpsest.foreign.reading.importing import Imported, import_session
-from palimpsest.foreign.reading.transcript import ReadPosition, ReadProblem, TranscriptSource
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.exchange.importing import Imported, import_session
+from palimpsest.exchange.opencode.reader import OpencodeFormat
+from palimpsest.exchange.transcript import ReadPosition, ReadProblem, TranscriptSource
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 
 SCHEMA = GOLDEN / "opencode" / "schema.sql"
 GOLDEN_DATABASE = GOLDEN / "opencode" / "opencode.db"

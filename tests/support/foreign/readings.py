@@ -6,14 +6,14 @@ from pathlib import Path
 
 from palimpsest.core.events import Body, Event, ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import ToolCall, text_of
-from palimpsest.core.log.log import Log
-from palimpsest.core.projections.view import ViewProjection
-from palimpsest.foreign.reading.importing import Imported, import_session
-from palimpsest.foreign.reading.transcript import Format, ReadProblem, TranscriptSource
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.core.log import Log
+from palimpsest.core.view_projection import ViewProjection
+from palimpsest.exchange.importing import Imported, import_session
+from palimpsest.exchange.transcript import Format, ReadProblem, TranscriptSource
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.encode import Encoder
-from palimpsest.wire.models.cards import card
-from palimpsest.wire.rules.check import check_request
+from palimpsest.wire.models import card
+from palimpsest.wire.rules import check_request
 
 CARDS = tuple(card(name) for name in ("claude-sonnet-4-5", "gpt-5.5", "openai-compatible/x"))
 

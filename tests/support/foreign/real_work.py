@@ -10,24 +10,22 @@ from generated import generate
 from msgspec.structs import replace
 from readings import CARDS
 
+from palimpsest.agent.session import Environment, Session, inline
+from palimpsest.core.deltas import Delta
 from palimpsest.core.events import ModelReplied, SessionOpened
-from palimpsest.core.events.deltas import Delta
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.recovery import recover
+from palimpsest.core.log import Log, recover
 from palimpsest.core.ports import Sendable
-from palimpsest.core.tokens.sizes import palimpsest_size
-from palimpsest.engine.environment import Environment, inline
-from palimpsest.engine.session import Session
-from palimpsest.foreign.formats import FORMATS, format_named
-from palimpsest.foreign.reading.finding import find_sources
-from palimpsest.foreign.reading.importing import import_session
-from palimpsest.profiles.profile import Profile
+from palimpsest.core.tokens import palimpsest_size
+from palimpsest.exchange.finding import find_sources
+from palimpsest.exchange.formats import FORMATS, format_named
+from palimpsest.exchange.importing import import_session
+from palimpsest.policies.profile import Profile
 from palimpsest.providers.retrying import NO_RETRIES
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.encode import encode
-from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.wire.models import ModelCard, card
 from palimpsest.wire.request import DEFAULTS
-from palimpsest.wire.rules.check import check_request
+from palimpsest.wire.rules import check_request
 
 CLAUDE = card("claude-sonnet-4-5")
 

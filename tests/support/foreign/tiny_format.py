@@ -8,19 +8,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from palimpsest.core.edits import Fold, Mask, Put
 from palimpsest.core.events import Body, CallStarted, ForeignNoted, ModelReplied, SessionOpened, ToolReturned, Usage, UserSaid, ViewEdited
-from palimpsest.core.items import Image, Text, ToolCall, ToolResult
+from palimpsest.core.items import Fold, Image, Mask, Put, Text, ToolCall, ToolResult
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.reading.transcript import (
-    DeferredBody,
-    ImportContext,
-    ReadEvent,
-    ReadOutput,
-    ReadPosition,
-    ReadProblem,
-    TranscriptSource,
-)
+from palimpsest.exchange.transcript import DeferredBody, ImportContext, ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 
 BEGAN = 1_932_800_400_000
 MODEL = "claude-sonnet-4-5"

@@ -5,14 +5,13 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 from real_work import CLAUDE, Place
 
+from palimpsest.agent.session import Environment, Session, inline
 from palimpsest.core.events import Body, CallStarted, EditUndone, ModelReplied, Rewound, SessionOpened, UserSaid, ViewEdited
-from palimpsest.core.log.log import Log
-from palimpsest.engine.environment import Environment, inline
-from palimpsest.engine.session import Session
-from palimpsest.profiles.profile import Profile
+from palimpsest.core.log import Log
+from palimpsest.policies.profile import Profile
 from palimpsest.providers.retrying import NO_RETRIES
-from palimpsest.stores.ephemeral import FixedClock, MemorySessions
-from palimpsest.wire.models.cards import ModelCard
+from palimpsest.stores.in_memory import FixedClock, MemorySessions
+from palimpsest.wire.models import ModelCard
 
 
 def bodies(place: Place, session: str) -> list[Body]:

@@ -8,13 +8,13 @@ from pathlib import Path
 from loops import ECHO, PROFILE, bodies, calls
 from msgspec.structs import replace
 
+from palimpsest.agent.agent import Agent
+from palimpsest.agent.hooks import Hook
+from palimpsest.agent.tool import AgentTool
 from palimpsest.core.events import HookRan
 from palimpsest.core.items import text_of
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.hooks.hook import Hook
-from palimpsest.profiles.profile import Profile
+from palimpsest.policies.profile import Profile
 from palimpsest.providers.scripted import Scripted, ScriptedReply
-from palimpsest.tools.tool import AgentTool
 
 PLAIN_ENVIRONMENT = {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
 TWO_CALLS = (calls(("a", "echo", '{"a":1}')), calls(("b", "echo", '{"b":2}')), "done")

@@ -5,11 +5,11 @@ from contextlib import closing
 from typing import Any
 
 from palimpsest.core.events import Body, SessionOpened, UserSaid
-from palimpsest.core.format.codec import decode_line, digest_of, encode_body, encode_line, link_of, link_of_line
 from palimpsest.core.items import Text
+from palimpsest.core.lines import decode_line, digest_of, encode_body, encode_line, link_of, link_of_line
 from palimpsest.core.ports import SessionArchive
-from palimpsest.stores.ephemeral import MemorySessions
-from palimpsest.stores.index.sqlite import SqliteIndex
+from palimpsest.stores.in_memory import MemorySessions
+from palimpsest.stores.index import SqliteIndex
 
 
 def log_of(bodies: Iterable[Body], *, at: int = 0, seq: int = 0, prev: str = "") -> bytes:

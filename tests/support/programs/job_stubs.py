@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 
 from loops import ECHO
 
+from palimpsest.agent.agent import Agent
 from palimpsest.core.events import Event, JobRan, Noticed
-from palimpsest.core.log.log import Log
-from palimpsest.core.policy import Answer, Ask, Job, JobLimits, JobOutcome, JobPlan, JobSteps, Want
-from palimpsest.core.situation import JobMoment, JobSituation
-from palimpsest.engine.agent import Agent
+from palimpsest.core.log import Log
+from palimpsest.core.plans import Answer, Ask, Job, JobLimits, JobMoment, JobOutcome, JobPlan, JobSituation, JobSteps, Want
 from palimpsest.providers.scripted import Scripted, ScriptedReply
 from palimpsest.stores.home import AnyHome, Home
 

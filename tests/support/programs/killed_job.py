@@ -6,13 +6,12 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from palimpsest.agent.agent import Agent
+from palimpsest.core.deltas import Delta, TextDelta
 from palimpsest.core.events import ModelReplied
-from palimpsest.core.events.deltas import Delta, TextDelta
 from palimpsest.core.items import Text
-from palimpsest.core.policy import Ask, JobLimits, JobPlan, JobSteps
+from palimpsest.core.plans import Ask, JobLimits, JobMoment, JobPlan, JobSituation, JobSteps
 from palimpsest.core.ports import Sendable
-from palimpsest.core.situation import JobMoment, JobSituation
-from palimpsest.engine.agent import Agent
 from palimpsest.stores.home import Home
 
 ASK = Ask((), "a word, please", purpose="word", head=False, tools=False)

@@ -5,7 +5,7 @@ import signal
 import sys
 from pathlib import Path
 
-from palimpsest.apps.cli.main import cli
+from pal.cli.main import cli
 
 FOLDER, NUMBER = sys.argv[1], int(sys.argv[2])
 OPERATIONS = frozenset({"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.symlink"})

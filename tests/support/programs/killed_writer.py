@@ -10,10 +10,10 @@ from pathlib import Path
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import SessionOpened, UserSaid
 from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.verify import verify
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs
-from palimpsest.stores.jsonl import JsonlSessions
+from palimpsest.core.log import Log
+from palimpsest.core.verify import verify
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs
+from palimpsest.stores.sessions import JsonlSessions
 
 
 def write_until_killed(folder: Path, acknowledge: int, seed: int) -> None:

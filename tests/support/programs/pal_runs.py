@@ -8,8 +8,7 @@ from click.testing import CliRunner, Result
 from generated import generate
 from msgspec import Raw
 
-from palimpsest.apps.cli.main import cli
-from palimpsest.core.edits import Fold, Keep, Mask, Put
+from pal.cli.main import cli
 from palimpsest.core.events import (
     CallStarted,
     ContextStated,
@@ -24,12 +23,12 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
-from palimpsest.core.items import Content, Text, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.items import Content, Fold, Keep, Mask, Put, Text, ToolCall, ToolResult
+from palimpsest.core.log import Log
 from palimpsest.stores.home import AnyHome, Home
+from palimpsest.stores.in_memory import FixedClock
 from palimpsest.wire.encode import encode
-from palimpsest.wire.models.cards import card
+from palimpsest.wire.models import card
 from palimpsest.wire.request import Params, Tool
 
 SMALL = "20310401-090000-aaaa"

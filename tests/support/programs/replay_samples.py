@@ -1,8 +1,6 @@
 """What a replay might have found, made up: sawtooths of context with folds, masks and re-reads, whose every number follows from a few."""
 
-from palimpsest.core.edits import Loss
-from palimpsest.core.events import Usage
-from palimpsest.lab.outcome import (
+from pal.replay.outcome import (
     BilledCall,
     CardRun,
     Comparison,
@@ -17,8 +15,9 @@ from palimpsest.lab.outcome import (
     SurvivalShares,
     WindowShare,
 )
-from palimpsest.wire.models.cards import card
-from palimpsest.wire.models.prices import simulated_cost
+from palimpsest.core.events import Usage
+from palimpsest.core.items import Loss
+from palimpsest.wire.models import card, simulated_cost
 
 CARD = "claude-sonnet-4-5"
 BEGAN = 1_932_800_400_000

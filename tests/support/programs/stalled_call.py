@@ -5,17 +5,16 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from palimpsest.agent.agent import run
+from palimpsest.agent.calls import call
+from palimpsest.agent.session import Environment, Session
+from palimpsest.core.deltas import Delta, TextDelta, UsageDelta
 from palimpsest.core.events import ModelReplied, SessionOpened, Usage, UserSaid
-from palimpsest.core.events.deltas import Delta, TextDelta, UsageDelta
 from palimpsest.core.items import Text
 from palimpsest.core.ports import Sendable
-from palimpsest.engine.calls.call import call
-from palimpsest.engine.calls.stopping import run
-from palimpsest.engine.environment import Environment
-from palimpsest.engine.session import Session
-from palimpsest.profiles.named import profile
+from palimpsest.policies.named import profile
 from palimpsest.stores.home import Home
-from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.wire.models import ModelCard, card
 
 
 class Stalled:

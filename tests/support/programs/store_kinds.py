@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Protocol
 
 from palimpsest.core.ports import BlobStore, LogFile, SessionArchive, StateSlot
-from palimpsest.stores.blobs import BlobFolder
-from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions, MemoryStateSlot
 from palimpsest.stores.files import FileStateSlot
-from palimpsest.stores.jsonl import JsonlSessions
-from palimpsest.stores.overlay import OverlayBlobs, OverlaySessions
+from palimpsest.stores.in_memory import MemoryBlobs, MemorySessions, MemoryStateSlot
+from palimpsest.stores.layered import OverlayBlobs, OverlaySessions
+from palimpsest.stores.sessions import BlobFolder, JsonlSessions
 
 
 class StoreKind(Protocol):

@@ -13,9 +13,9 @@ from wire_server import Said, wire_server
 
 from palimpsest.core.events import Body, ModelReplied, SessionOpened, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.log import Log
 from palimpsest.stores.home import Home
+from palimpsest.stores.in_memory import FixedClock
 
 HOUR = 3_600_000
 MODEL = "gpt-5.2-codex"
@@ -89,7 +89,7 @@ class CodexDesk:
         own = {"HOME": str(self._folder), "PAL_HOME": str(self.home), "PAL_SANDBOX": "off", "PAL_RETRIES": "0"}
         model = {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "key", "PAL_OFFLINE": ""} if url else {}
         return subprocess.run(
-            [sys.executable, "-m", "palimpsest.apps.cli", *words],
+            [sys.executable, "-m", "pal.cli", *words],
             check=False,
             cwd=self.project,
             env={**os.environ, **own, **model},

@@ -9,14 +9,14 @@ from typing import TypeAlias
 from git_projects import Project
 from msgspec.structs import replace
 
+from palimpsest.agent.agent import Agent, Approve
+from palimpsest.coding.build import equip
+from palimpsest.coding.settings import CodingSettings, refuse_all
 from palimpsest.core.events import Body, Failed, ModelReplied, ToolReturned
 from palimpsest.core.items import Item, ToolCall, text_of
-from palimpsest.core.log.verify import verify
 from palimpsest.core.ports import Provider, Sendable
-from palimpsest.engine.agent import Agent, Approve
-from palimpsest.engine.coding.equip import equip
-from palimpsest.engine.coding.settings import CodingSettings, refuse_all
-from palimpsest.profiles.profile import Profile
+from palimpsest.core.verify import verify
+from palimpsest.policies.profile import Profile
 from palimpsest.providers.scripted import Scripted, ScriptedAnswer, StalledReply
 from palimpsest.stores.home import Home
 

@@ -8,15 +8,14 @@ from pathlib import Path
 from coding_tasks import MODEL, Step, scripted, use
 from msgspec.structs import replace
 
+from palimpsest.agent.agent import Agent, Approve
+from palimpsest.agent.children import ChildAgents
+from palimpsest.agent.limits import NO_LIMITS, Limits, recorded_spending
+from palimpsest.coding.build import equip
+from palimpsest.coding.settings import CodingSettings, refuse_all
 from palimpsest.core.events import Body, ChildEnded, ChildOpened, ModelReplied, ToolReturned
 from palimpsest.core.items import ToolCall, text_of
 from palimpsest.core.ports import Provider
-from palimpsest.engine.agent import Agent, Approve
-from palimpsest.engine.children.children import ChildAgents
-from palimpsest.engine.coding.equip import equip
-from palimpsest.engine.coding.settings import CodingSettings, refuse_all
-from palimpsest.engine.loop.child_costs import recorded_spending
-from palimpsest.engine.loop.limits import NO_LIMITS, Limits
 from palimpsest.providers.scripted import RoutedScripts, Scripted, StalledReply
 from palimpsest.stores.home import Home
 

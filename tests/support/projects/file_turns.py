@@ -6,16 +6,16 @@ from pathlib import Path
 
 from git_projects import Project
 
+from palimpsest.agent.agent import Agent
+from palimpsest.agent.decision import Approval
+from palimpsest.coding.build import equip
+from palimpsest.coding.file_undo import FileRewinding, RewindPlan
+from palimpsest.coding.settings import CodingSettings
 from palimpsest.core.events import ModelReplied, PermissionAsked, TurnStarted
 from palimpsest.core.items import ToolCall
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding.equip import equip
-from palimpsest.engine.coding.settings import CodingSettings
-from palimpsest.engine.undo_files.restoring import FileRewinding, RewindPlan
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.home import Home
-from palimpsest.stores.snapshots.taking import SnapshotLimits
-from palimpsest.tools.permissions.decision import Approval
+from palimpsest.stores.snapshots import SnapshotLimits
 
 
 def call(tool: str, **arguments: object) -> ModelReplied:

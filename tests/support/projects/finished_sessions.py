@@ -5,19 +5,17 @@ from pathlib import Path
 
 from palimpsest.core.events import Body, ModelReplied, SessionOpened, ToolReturned, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.core.policy import Answer, Ask, Want, run_steps
-from palimpsest.engine.memory.pipeline.metering import RunMeter
-from palimpsest.engine.memory.pipeline.places import PipelinePlaces
-from palimpsest.engine.memory.pipeline.run import RunReport, no_announcement, planned, run_without_model
-from palimpsest.engine.memory.pipeline.scope_files import drop_lost
-from palimpsest.engine.memory.pipeline.scope_work import ScopeResult, scope_steps
-from palimpsest.engine.memory.pipeline.session_work import ModelUse, SessionResult, session_steps
-from palimpsest.stores.config.memory_config import MemoryConfig
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.log import Log
+from palimpsest.core.plans import Answer, Ask, Want, run_steps
+from palimpsest.memory.consolidation import ScopeResult, drop_lost, scope_steps
+from palimpsest.memory.phase_one import ModelUse, SessionResult, session_steps
+from palimpsest.memory.pipeline import RunReport, no_announcement, planned, run_without_model
+from palimpsest.memory.work import PipelinePlaces, RunMeter
+from palimpsest.memory.work_store import Tokens
 from palimpsest.stores.home import Home
-from palimpsest.stores.notes.spending import Tokens
-from palimpsest.wire.models.cards import card
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.stores.memory_config import MemoryConfig
+from palimpsest.wire.models import card
 
 START = 1_780_000_000_000
 HOUR, DAY = 3_600_000, 86_400_000

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from message_lists import WIRES, Messages, tool_loop
 
-from palimpsest import Conversation
 from palimpsest.core.events import Event
+from palimpsest.follow.conversation import Conversation
 from palimpsest.stores.home import AnyHome
-from palimpsest.wire.models.cards import WireName
+from palimpsest.wire.models import WireName
 
 SMALL = {"PAL_COMPACT_AT": "20000"}
 SYSTEM = {"role": "system", "content": "You fix bugs."}

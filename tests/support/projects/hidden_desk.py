@@ -7,18 +7,18 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from palimpsest.agent.agent import Agent
+from palimpsest.agent.decision import Mode
+from palimpsest.coding.build import equip
+from palimpsest.coding.settings import CodingSettings, McpSettings
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Opaque, Text, ToolCall
 from palimpsest.core.ports import Sendable
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding.equip import equip
-from palimpsest.engine.coding.settings import CodingSettings, McpSettings
-from palimpsest.profiles.named import profile
+from palimpsest.policies.named import profile
 from palimpsest.providers.scripted import Scripted, ScriptedAnswer
-from palimpsest.stores.config.memory_config import MemoryConfig
-from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import AnyHome, Home
-from palimpsest.tools.permissions.decision import Mode
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.stores.memory_config import MemoryConfig
 
 NOON = 1_780_000_000_000
 QUIET = MemoryConfig(jobs="off", extract_every=0, running_notes="off")

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import msgspec
 
+from palimpsest.agent.agent import Agent
+from palimpsest.agent.tool import CURRENT_CALL, ToolOutput
 from palimpsest.core.events import Body, ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.memory.access.tree import SessionTree
-from palimpsest.engine.memory.session_memory import SessionMemory, session_memory
-from palimpsest.engine.memory.tools import memory_tools
+from palimpsest.memory.session_memory import SessionMemory, session_memory
+from palimpsest.memory.tools import memory_tools
+from palimpsest.memory.tree import SessionTree
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.config.memory_config import MemoryConfig
-from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import Home
-from palimpsest.tools.tool import CURRENT_CALL, ToolOutput
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.stores.memory_config import MemoryConfig
 
 MODEL = "claude-sonnet-4-5"
 NOW = 1_780_000_000_000

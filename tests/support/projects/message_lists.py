@@ -10,7 +10,7 @@ from openai.types.chat import ChatCompletionMessage
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseReasoningItem
 
 from palimpsest.wire.json_reading import is_json
-from palimpsest.wire.models.cards import WireName
+from palimpsest.wire.models import WireName
 
 Messages = list[Any]
 WIRES: dict[WireName, str] = {"anthropic": "claude-sonnet-4-5", "chat": "gpt-5", "responses": "gpt-5"}

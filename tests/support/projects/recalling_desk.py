@@ -7,20 +7,20 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from palimpsest.agent.agent import Agent
+from palimpsest.coding.build import equip
+from palimpsest.coding.settings import CodingSettings, McpSettings
 from palimpsest.core.events import Body, Recalled
 from palimpsest.core.items import Text, text_of
 from palimpsest.core.view import shown
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding.equip import equip
-from palimpsest.engine.coding.settings import CodingSettings, McpSettings
-from palimpsest.engine.memory.memories import Memories, memories_of
 from palimpsest.memory.changes import AcceptedChange
 from palimpsest.memory.note import Note
-from palimpsest.profiles.named import profile
+from palimpsest.memory.notebook import Memories, memories_of
+from palimpsest.policies.named import profile
 from palimpsest.providers.scripted import Scripted, ScriptedReply
-from palimpsest.stores.config.memory_config import MemoryConfig
-from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import Home
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.stores.memory_config import MemoryConfig
 
 NOON = 1_780_000_000_000
 QUIET = MemoryConfig(jobs="off", extract_every=0, running_notes="off")

@@ -10,16 +10,16 @@ from pathlib import Path
 from job_stubs import notices
 from msgspec.structs import replace
 
+from palimpsest.agent.agent import Agent
+from palimpsest.coding.build import equip
+from palimpsest.coding.settings import CodingSettings
 from palimpsest.core.events import Body, JobRan, ModelReplied
 from palimpsest.core.items import ToolCall
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding.equip import equip
-from palimpsest.engine.coding.settings import CodingSettings
-from palimpsest.engine.memory.memories import Memories, memories_of
 from palimpsest.memory.note import Note
+from palimpsest.memory.notebook import Memories, memories_of
 from palimpsest.providers.scripted import RoutedScripts, Scripted, ScriptedReply
-from palimpsest.stores.config.memory_config import MemoryConfig
 from palimpsest.stores.home import Home
+from palimpsest.stores.memory_config import MemoryConfig
 
 MODEL = "claude-sonnet-4-5"
 # What only the requests of a job contain.

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from palimpsest.core.redaction.search import Secret, find_secrets
+from palimpsest.core.secrets import Secret, find_secrets
 
 SETS = Path(__file__).parents[2] / "golden" / "secrets"
 HALVES = ("dev", "held-out")

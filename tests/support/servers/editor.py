@@ -32,11 +32,11 @@ from acp.schema import (
 )
 from acp.stdio import spawn_agent_process
 
-from palimpsest.core.log.log import Log
+from palimpsest.core.log import Log
 from palimpsest.stores.home import Home
 
 MODEL = "claude-sonnet-4-5"
-PAL = (sys.executable, "-m", "palimpsest.apps.cli", "acp")
+PAL = (sys.executable, "-m", "pal.cli", "acp")
 
 
 class Editor(Client):

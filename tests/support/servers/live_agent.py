@@ -36,7 +36,7 @@ class LiveAgent:
             model.tools_tokens = self.tools_tokens
             words = ["--profile", self._profile, "--model", self._model, "--mode", mode, *(["-c"] if self._started else []), "-p", prompt]
             done = subprocess.run(
-                [sys.executable, "-m", "palimpsest.apps.cli", *words],
+                [sys.executable, "-m", "pal.cli", *words],
                 check=False,
                 cwd=self.project,
                 env=self._variables() | model.environment | self._environment,
@@ -54,7 +54,7 @@ class LiveAgent:
 
     def pal(self, *words: str) -> str:
         """Run a command of `pal` beside the turns, and return what it prints."""
-        command = [sys.executable, "-m", "palimpsest.apps.cli", *words]
+        command = [sys.executable, "-m", "pal.cli", *words]
         done = subprocess.run(command, check=False, cwd=self.project, env=self._variables(), capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
         return done.stdout

@@ -82,7 +82,7 @@ class LiveCodex:
             "PAL_RETRIES": "0",
         }
         return subprocess.run(
-            [sys.executable, "-m", "palimpsest.apps.cli", *words],
+            [sys.executable, "-m", "pal.cli", *words],
             check=False,
             cwd=self.project,
             env={**os.environ, **own, **self._environment},

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-COMMAND: tuple[str, ...] = (sys.executable, "-m", "palimpsest.apps.cli", "mcp")
+COMMAND: tuple[str, ...] = (sys.executable, "-m", "pal.cli", "mcp")
 
 
 @contextmanager

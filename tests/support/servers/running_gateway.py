@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from palimpsest.apps.gateway.forwarding import Upstreams
-from palimpsest.apps.gateway.gateway import Gateway, RequestReport
-from palimpsest.apps.gateway.recorded import Mode
-from palimpsest.apps.gateway.serving import listening, serve
-from palimpsest.audit.pricing.two_bills import GatewayBill
+from pal.gateway.gateway import Gateway, RequestReport, listening, serve
+from pal.gateway.hosting import Mode
+from pal.gateway.routing import Upstreams
+from palimpsest.audit.two_bills import GatewayBill
 from palimpsest.stores.home import AnyHome
 
 

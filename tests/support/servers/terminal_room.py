@@ -9,7 +9,7 @@ from pathlib import Path
 from pty_screen import PtyScreen
 from streaming_model import Part, StreamingModel, model_streaming
 
-PAL = [sys.executable, "-m", "palimpsest.apps.cli"]
+PAL = [sys.executable, "-m", "pal.cli"]
 # A few words already are a part of this window.
 SMALL_WINDOW = '[cards."claude-sonnet-4-6"]\nlike = "claude-sonnet-4-6"\nwindow = 200000\n'
 READY = "of 200k"

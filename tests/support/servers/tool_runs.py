@@ -4,9 +4,9 @@ import asyncio
 import json
 from dataclasses import replace
 
-from palimpsest.audit.tools.working_state import KnownFile
-from palimpsest.tools.tool import AgentTool, ToolOutput
-from palimpsest.tools.workspace import Workspace
+from palimpsest.agent.tool import AgentTool, ToolOutput
+from palimpsest.agent.workspace import Workspace
+from palimpsest.audit.working_state import KnownFile
 
 
 def run_tool(tool: AgentTool, workspace: Workspace, **arguments: object) -> ToolOutput:

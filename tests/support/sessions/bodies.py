@@ -2,7 +2,6 @@
 
 from msgspec import Raw
 
-from palimpsest.core.edits import Mask
 from palimpsest.core.events import (
     Body,
     CallStarted,
@@ -50,7 +49,7 @@ from palimpsest.core.events import (
     UserTyped,
     ViewEdited,
 )
-from palimpsest.core.items import Text, ToolResult
+from palimpsest.core.items import Mask, Text, ToolResult
 
 
 def one_of_each(item: str, edit: int) -> tuple[Body, ...]:

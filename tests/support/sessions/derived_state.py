@@ -2,12 +2,12 @@
 
 from msgspec.json import decode
 
+from palimpsest.agent.session import Session
 from palimpsest.audit.derived import AuditProjections
-from palimpsest.core.log.log import Log
+from palimpsest.core.log import Log
 from palimpsest.core.view import View
-from palimpsest.engine.session import Session
-from palimpsest.stores.ephemeral import MemoryFile
-from palimpsest.wire.models.cards import recorded_card
+from palimpsest.stores.in_memory import MemoryFile
+from palimpsest.wire.models import recorded_card
 
 
 def derived_state(log: Log) -> tuple[View, dict[str, object]]:

@@ -8,7 +8,6 @@ from random import Random
 import msgspec
 from msgspec import Raw
 
-from palimpsest.core.edits import Fold, Keep, Put
 from palimpsest.core.events import (
     Body,
     CallStarted,
@@ -23,11 +22,9 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
-from palimpsest.core.items import Content, Text, ToolCall, ToolResult
-from palimpsest.core.tokens.estimate import FAMILY_FACTORS
-from palimpsest.core.tokens.sizes import palimpsest_size
-from palimpsest.lab.synthetic.project import THINGS
-from palimpsest.lab.synthetic.texts import TextGenerator
+from palimpsest.core.items import Content, Fold, Keep, Put, Text, ToolCall, ToolResult
+from palimpsest.core.tokens import FAMILY_FACTORS, palimpsest_size
+from palimpsest.testing.synthetic import THINGS, TextGenerator
 
 MODEL = "claude-sonnet-4-5"
 FOLD_AT = 110_000

@@ -7,18 +7,23 @@ from collections.abc import Collection, Iterable, Iterator
 from random import Random
 from typing import Any, Final, NamedTuple, Self
 
-from palimpsest.apps.gateway.given import fields_of
-from palimpsest.apps.gateway.hosting import ConversationHost
-from palimpsest.apps.gateway.recorded import Mode
-from palimpsest.apps.gateway.routing import conversation_name
+from pal.gateway.hosting import ConversationHost, Mode
+from pal.gateway.routing import conversation_name, fields_of
+from pal_lab.bench.live import (
+    MarkedCache,
+    PrefixCache,
+    RecordedRequest,
+    chat_body,
+    completion_of,
+    marked_body,
+    output_of,
+    rates_of,
+    stream_of,
+)
 from palimpsest.core.items import Value
-from palimpsest.lab.bench.processes.live.honest_cache import MarkedCache, PrefixCache
-from palimpsest.lab.bench.processes.live.honest_provider import completion_of, output_of, stream_of
-from palimpsest.lab.bench.processes.live.live_gateway import rates_of
-from palimpsest.lab.bench.processes.live.recorded_requests import RecordedRequest, chat_body, marked_body
-from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import Home
-from palimpsest.wire.models.cards import WireName, card
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.wire.models import WireName, card
 
 _FILES: Final = 9
 _WORDS: Final = (

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from palimpsest.core.edits import Edit, Fold, Insert, Into, Keep, Mask, Put, Unmask
 from palimpsest.core.errors import BadEdit, BadInput
 from palimpsest.core.events import (
     CallStarted,
@@ -24,12 +23,28 @@ from palimpsest.core.events import (
     UserTyped,
     ViewEdited,
 )
-from palimpsest.core.items import Content, Item, Text, Thinking, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.undo import restore, rewind, undo
-from palimpsest.core.pairs import pending_calls, safe_cuts
+from palimpsest.core.items import (
+    Content,
+    Edit,
+    Fold,
+    Insert,
+    Into,
+    Item,
+    Keep,
+    Mask,
+    Put,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Unmask,
+    pending_calls,
+    safe_cuts,
+)
+from palimpsest.core.log import Log
 from palimpsest.core.ports import SessionStore
-from palimpsest.stores.ephemeral import FixedClock, MemorySessions
+from palimpsest.core.undo import restore, rewind, undo
+from palimpsest.stores.in_memory import FixedClock, MemorySessions
 
 Step = tuple[int, int, int]
 

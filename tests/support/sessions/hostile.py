@@ -2,7 +2,6 @@
 
 from hypothesis import strategies as st
 
-from palimpsest.core.edits import Fold, Keep, Mask, Put
 from palimpsest.core.events import (
     ContextStated,
     Failed,
@@ -16,9 +15,9 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
-from palimpsest.core.items import Document, Image, Opaque, Text, Thinking, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock, MemorySessions
+from palimpsest.core.items import Document, Fold, Image, Keep, Mask, Opaque, Put, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.log import Log
+from palimpsest.stores.in_memory import FixedClock, MemorySessions
 
 FRAGMENTS = (
     "</script>",

@@ -13,7 +13,7 @@ from live_agent import text_of, unmarked
 from streaming_model import Call, Part, Spent, StreamingModel, model_streaming
 
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.tokens.sizes import palimpsest_size
+from palimpsest.core.tokens import palimpsest_size
 
 TURNS = 100
 MODEL, SMALLER = "day-large", "day-small"

@@ -5,25 +5,19 @@ from pathlib import Path
 
 from workplace import answered_by, work
 
-from palimpsest.core.events import (
-    Body,
-    ModelReplied,
-    PermissionAsked,
-    ToolReturned,
-    UserTyped,
-)
+from palimpsest.agent.decision import Approval, Decision
+from palimpsest.agent.feed import Feed, Piece, unfollowed
+from palimpsest.agent.limits import NO_LIMITS, Limits
+from palimpsest.agent.session import Session
+from palimpsest.agent.tool import AgentTool, ToolOutput
+from palimpsest.agent.tool_calls import Toolbox, allow_all, no_approver
+from palimpsest.agent.turn import Loop
+from palimpsest.agent.workspace import Workspace
+from palimpsest.core.budget import Budget
+from palimpsest.core.events import Body, ModelReplied, PermissionAsked, ToolReturned, UserTyped
 from palimpsest.core.items import Text, ToolCall, text_of
-from palimpsest.core.tokens.budget import Budget
-from palimpsest.engine.loop.feed import Feed, Piece, unfollowed
-from palimpsest.engine.loop.limits import NO_LIMITS, Limits
-from palimpsest.engine.loop.tool_calls import Toolbox, allow_all, no_approver
-from palimpsest.engine.loop.turn import Loop
-from palimpsest.engine.session import Session
-from palimpsest.profiles.profile import Profile
+from palimpsest.policies.profile import Profile
 from palimpsest.providers.scripted import Scripted, ScriptedReply
-from palimpsest.tools.permissions.decision import Approval, Decision
-from palimpsest.tools.tool import AgentTool, ToolOutput
-from palimpsest.tools.workspace import Workspace
 from palimpsest.wire.request import Tool
 
 PROFILE = Profile("test", (), lambda card: Budget(card.window))

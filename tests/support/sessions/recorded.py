@@ -2,13 +2,11 @@
 
 from generated import generate
 
-from palimpsest.core.edits import Fold, Put
+from pal.replay.recording import LoadedSession, RecordedSession, load_log, recording_of
 from palimpsest.core.events import Body, CallStarted, ModelReplied, SessionOpened, ToolReturned, TurnEnded, Usage, UserSaid, ViewEdited
-from palimpsest.core.items import Content, Text, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.lab.simulation.loading import LoadedSession, load_log
-from palimpsest.lab.simulation.recording import RecordedSession, recording_of
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.core.items import Content, Fold, Put, Text, ToolCall, ToolResult
+from palimpsest.core.log import Log
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 
 SECOND = 1_000
 NOTHING = Usage()

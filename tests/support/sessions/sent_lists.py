@@ -20,12 +20,11 @@ from palimpsest.core.events import (
     ViewEdited,
 )
 from palimpsest.core.items import ToolCall
-from palimpsest.core.log.log import Log
-from palimpsest.core.projections.view import ViewProjection
-from palimpsest.wire.encode import Encoder
-from palimpsest.wire.encoding.media import Fetch
-from palimpsest.wire.models.cards import ModelCard
-from palimpsest.wire.past_requests import recorded_tools
+from palimpsest.core.log import Log
+from palimpsest.core.view_projection import ViewProjection
+from palimpsest.wire.encode import Encoder, recorded_tools
+from palimpsest.wire.media import Fetch
+from palimpsest.wire.models import ModelCard
 from palimpsest.wire.request import Params
 
 _params = msgspec.json.Decoder(Params)

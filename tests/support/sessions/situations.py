@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
+from palimpsest.core.budget import Budget
+from palimpsest.core.calls import Health
 from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult, kind_of
-from palimpsest.core.projections.health import Health
-from palimpsest.core.situation import Cache, CachedPrefix, Card, Moment, Situation, Use
-from palimpsest.core.tokens.budget import Budget
-from palimpsest.core.tokens.counter import TokenCounter
+from palimpsest.core.plans import Cache, CachedPrefix, Card, Moment, Situation, Use
+from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import View
-from palimpsest.wire.models.cards import card
+from palimpsest.wire.models import card
 
 NOW = 1_000_000
 CLAUDE = card("claude-sonnet-4-5")

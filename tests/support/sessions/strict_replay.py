@@ -18,24 +18,22 @@ import msgspec
 from strict_session import QUIET, StrictlyAnswered
 from workplace import START, work
 
+from pal.replay.recording import RecordedSession, Step, load_all
+from pal.replay.simulation import replay_card
+from palimpsest.agent.calls import call, end_turn, start_turn
+from palimpsest.agent.session import Session
+from palimpsest.core.deltas import Delta
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import TURN, ContextStated, ModelReplied, ToolReturned, UserSaid, ViewEdited
-from palimpsest.core.events.deltas import Delta
 from palimpsest.core.items import MODEL_KINDS, Text, ToolCall, text_of
 from palimpsest.core.ports import Sendable
-from palimpsest.engine.calls.call import call
-from palimpsest.engine.calls.moments import end_turn, start_turn
-from palimpsest.engine.session import Session
-from palimpsest.lab.simulation.loading import load_all
-from palimpsest.lab.simulation.recording import RecordedSession, Step
-from palimpsest.lab.simulation.simulation import replay_card
-from palimpsest.profiles.named import PROFILES, profile
-from palimpsest.profiles.profile import Profile
-from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.stores.overlay import OverlayBlobs
-from palimpsest.testing import StrictProvider, says, thinks
+from palimpsest.policies.named import PROFILES, profile
+from palimpsest.policies.profile import Profile
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.stores.layered import OverlayBlobs
 from palimpsest.testing.strict.answers import StrictRequest
-from palimpsest.wire.models.cards import ModelCard, resized
+from palimpsest.testing.strict.provider import StrictProvider, says, thinks
+from palimpsest.wire.models import ModelCard, resized
 from palimpsest.wire.request import Tool
 
 APPENDS = "appends only"

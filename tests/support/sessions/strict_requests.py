@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from palimpsest.testing import StrictProvider
+from palimpsest.testing.strict.provider import StrictProvider
 
 MODEL = "claude-opus-5-5"
 TOOLS = [

@@ -6,19 +6,17 @@ from collections.abc import AsyncGenerator
 import msgspec
 from workplace import answered_by, work
 
+from palimpsest.agent.calls import call
+from palimpsest.agent.session import Session
+from palimpsest.core.budget import Budget
+from palimpsest.core.deltas import Delta
 from palimpsest.core.events import ModelReplied, ToolReturned
-from palimpsest.core.events.deltas import Delta
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.ports import Sendable
-from palimpsest.core.tokens.budget import Budget
-from palimpsest.engine.calls.call import call
-from palimpsest.engine.session import Session
-from palimpsest.profiles.profile import Profile
-from palimpsest.providers.address import with_betas
-from palimpsest.providers.redactor import Redactor
-from palimpsest.providers.responses import status_error
-from palimpsest.testing import StrictProvider
-from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.policies.profile import Profile
+from palimpsest.providers.http import Redactor, status_error, with_betas
+from palimpsest.testing.strict.provider import StrictProvider
+from palimpsest.wire.models import ModelCard, card
 from palimpsest.wire.request import Tool
 from palimpsest.wire.stream import decode_response, decoder
 

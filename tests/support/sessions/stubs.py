@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from palimpsest.audit.dead_results import call_of_result, stub_text
+from palimpsest.audit.uses import call_of_result, stub_text
 from palimpsest.core.items import Item
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from generated import generate
 
 from palimpsest.core.events import SessionOpened, ViewEdited
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.undo import rewind, undo
-from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.stores.jsonl import JsonlSessions
+from palimpsest.core.log import Log
+from palimpsest.core.undo import rewind, undo
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.stores.sessions import JsonlSessions
 
 
 def main(folder: Path) -> None:

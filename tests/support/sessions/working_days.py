@@ -6,15 +6,13 @@ from hypothesis import strategies as st
 from side_calls import side_reply
 from workplace import reply, say, use
 
-from palimpsest.core.edits import Fold, Insert, Keep, Mask, Put, Unmask
+from palimpsest.agent.session import Session
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import ContextStated, Statement, Usage, ViewEdited
-from palimpsest.core.items import Text
-from palimpsest.core.log.undo import rewind
-from palimpsest.core.pairs import safe_cuts
-from palimpsest.engine.session import Session
+from palimpsest.core.items import Fold, Insert, Keep, Mask, Put, Text, Unmask, safe_cuts
+from palimpsest.core.undo import rewind
 from palimpsest.policies.budgets import palimpsest_budget
-from palimpsest.profiles.profile import Profile
+from palimpsest.policies.profile import Profile
 
 Step = tuple[int, int, int]
 PROSE = "words that say nothing much about anything in particular\n" * 10

@@ -5,19 +5,17 @@ from collections.abc import Callable, Coroutine, Generator
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from palimpsest.agent.calls import carry_out, carry_out_now
+from palimpsest.agent.session import Environment, Session, inline
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import CallStarted, Event, ModelReplied, SessionOpened, ToolReturned, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.policy import Answer, Ask, Outcome, Plan, Policy, Proposal, Save, Want, run_steps, steps_of
+from palimpsest.core.plans import Answer, Ask, Outcome, Plan, Policy, Proposal, Save, Situation, Want, run_steps, steps_of
 from palimpsest.core.ports import Provider
-from palimpsest.core.situation import Situation
-from palimpsest.engine.calls.plans import carry_out, carry_out_now
-from palimpsest.engine.environment import Environment, inline
-from palimpsest.engine.session import Session
-from palimpsest.profiles.profile import Profile
+from palimpsest.policies.profile import Profile
 from palimpsest.providers.retrying import NO_RETRIES
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
-from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.wire.models import ModelCard, card
 
 Result = TypeVar("Result")
 START = 1_700_000_000_000

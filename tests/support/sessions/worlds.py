@@ -8,12 +8,12 @@ from typing import Any
 
 from msgspec import structs
 
+from palimpsest.agent.context import state_context
+from palimpsest.agent.session import Session
+from palimpsest.coding.tools.globs import glob_expression
 from palimpsest.core.events import ContextStated, Event
-from palimpsest.core.policy import complete
-from palimpsest.engine.loop.context import state_context
-from palimpsest.engine.session import Session
+from palimpsest.core.plans import complete
 from palimpsest.sources.source import FolderEntry, GitFacts, SessionState, World
-from palimpsest.tools.files.globs import glob_expression
 
 DATE = "2026-11-16"
 STATE = SessionState(

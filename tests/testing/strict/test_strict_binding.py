@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from strict_requests import HEADERS, TOOLS, Body, asked, user, went_on
 
-from palimpsest.testing import BindingWords, ScriptedReply, StrictProvider, calls, says, thinks
+from palimpsest.testing.strict.answers import ScriptedReply
+from palimpsest.testing.strict.binding import BindingWords
+from palimpsest.testing.strict.provider import StrictProvider, calls, says, thinks
 
 BETA = "thinking-binding-controls-2026-08-01"
 ASKED = {**HEADERS, "anthropic-beta": BETA}

@@ -3,8 +3,8 @@
 import pytest
 from strict_requests import HEADERS, Body, asked, user
 
-from palimpsest.testing import StrictProvider, says
 from palimpsest.testing.strict.answers import BilledTokenClasses
+from palimpsest.testing.strict.provider import StrictProvider, says
 
 SHORT = {"cache_control": {"type": "ephemeral"}}
 LONG = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from strict_requests import HEADERS, Body, asked, refusal, user, went_on
 
-from palimpsest.testing import ScriptedFailure, ScriptedReply, StrictProvider, calls, says, thinks
+from palimpsest.testing.strict.answers import ScriptedFailure, ScriptedReply
+from palimpsest.testing.strict.provider import StrictProvider, calls, says, thinks
 
 DEMAND, THRESHOLD, EDITING = "compact-2026-09-04", "compact-2026-01-12", "context-management-2025-06-27"
 ASKS = {"compaction": {"type": "summarize"}}

@@ -8,8 +8,8 @@ from typing import Any
 import openai
 import pytest
 
-from palimpsest.testing import StrictProvider, calls, says, thinks
 from palimpsest.testing.strict.answers import BilledTokenClasses
+from palimpsest.testing.strict.provider import StrictProvider, calls, says, thinks
 
 KEY = {"authorization": "Bearer key"}
 Body = dict[str, Any]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from strict_requests import HEADERS, Body, asked, refusal, user, went_on
 
-from palimpsest.testing import StrictProvider, calls
+from palimpsest.testing.strict.provider import StrictProvider, calls
 
 FABLE, OPUS, SONNET, HAIKU = "claude-fable-5-1", "claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5"
 NEWEST = ("claude-fable-5-2", "claude-mythos-5-2", FABLE, "claude-mythos-5-1", OPUS, SONNET, HAIKU)

@@ -6,7 +6,8 @@ import anthropic
 import openai
 import pytest
 
-from palimpsest.testing import ScriptedFailure, StrictProvider, calls, says, thinks
+from palimpsest.testing.strict.answers import ScriptedFailure
+from palimpsest.testing.strict.provider import StrictProvider, calls, says, thinks
 
 MODEL = "claude-opus-5-5"
 TOOLS: Any = [{"name": "ls", "description": "List.", "input_schema": {"type": "object"}}]

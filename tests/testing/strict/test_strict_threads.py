@@ -3,7 +3,7 @@
 import pytest
 from strict_requests import Body, asked, refusal, user, went_on
 
-from palimpsest.testing import StrictProvider, calls
+from palimpsest.testing.strict.provider import StrictProvider, calls
 
 BETA = "message-threads-2026-08-12"
 HEADERS = {"anthropic-version": "2023-06-01", "x-api-key": "key", "anthropic-beta": BETA}

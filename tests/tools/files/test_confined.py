@@ -6,14 +6,12 @@ from pathlib import Path
 import pytest
 from tool_runs import run_tool as run
 
+from palimpsest.agent.confined_files import confined_writer, entries_of, make_folders, read_file, remove_file
+from palimpsest.agent.tool import ToolError, ToolOutput
+from palimpsest.agent.workspace import OutsideWorkspace, Workspace
+from palimpsest.coding.tools.change import edit_tool, patch_tool, write_tool
+from palimpsest.coding.tools.read import read_tool
 from palimpsest.core.errors import BadInput
-from palimpsest.tools.files.confined import confined_writer, entries_of, make_folders, read_file, remove_file
-from palimpsest.tools.files.edit import edit_tool
-from palimpsest.tools.files.patch import patch_tool
-from palimpsest.tools.files.read import read_tool
-from palimpsest.tools.files.write import write_tool
-from palimpsest.tools.tool import ToolError, ToolOutput
-from palimpsest.tools.workspace import OutsideWorkspace, Workspace
 
 
 @pytest.fixture

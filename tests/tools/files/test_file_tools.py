@@ -6,13 +6,11 @@ from pathlib import Path
 import pytest
 from tool_runs import run_tool as run
 
+from palimpsest.agent.tool import ToolOutput
+from palimpsest.agent.workspace import Workspace
+from palimpsest.coding.tools.change import edit_tool, patch_tool, write_tool
+from palimpsest.coding.tools.read import read_tool
 from palimpsest.stores.files import write_atomically
-from palimpsest.tools.files.edit import edit_tool
-from palimpsest.tools.files.patch import patch_tool
-from palimpsest.tools.files.read import read_tool
-from palimpsest.tools.files.write import write_tool
-from palimpsest.tools.tool import ToolOutput
-from palimpsest.tools.workspace import Workspace
 
 
 def replace_file(path: Path, data: bytes) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.tools.files.pure_grep import matching_lines
-from palimpsest.tools.files.regex_dialect import as_python
-from palimpsest.tools.files.search import grep_tool
-from palimpsest.tools.workspace import Workspace
+from palimpsest.agent.workspace import Workspace
+from palimpsest.coding.tools.globs import as_python
+from palimpsest.coding.tools.pure_grep import matching_lines
+from palimpsest.coding.tools.search import grep_tool
 
 FILES = (
     *("a.py", "b.ts", "notes.txt", "src/a.py", "src/b.ts", "src/deep/c.py", "src/deep/src/d.py", "tests/a.py", "tests/src/x.py"),

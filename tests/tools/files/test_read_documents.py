@@ -11,11 +11,10 @@ import pytest
 from fewer_packages import run_without
 from tool_runs import run_tool
 
+from palimpsest.agent.tool import ToolOutput
+from palimpsest.agent.workspace import Workspace
+from palimpsest.coding.tools.read import MOST_BYTES, ImageFormat, image_format, read_tool
 from palimpsest.core.items import Image
-from palimpsest.tools.files.images import ImageFormat, image_format
-from palimpsest.tools.files.read import MOST_BYTES, read_tool
-from palimpsest.tools.tool import ToolOutput
-from palimpsest.tools.workspace import Workspace
 
 
 @pytest.fixture
@@ -162,8 +161,8 @@ def test_a_damaged_pdf_file_is_an_error(workspace: Workspace) -> None:
 READS_IT = """\
 import asyncio, sys
 from pathlib import Path
-from palimpsest.tools.files.read import read_tool
-from palimpsest.tools.workspace import Workspace
+from palimpsest.coding.tools.read import read_tool
+from palimpsest.agent.workspace import Workspace
 print(asyncio.run(read_tool().run('{"path": "d.pdf"}', Workspace(Path(sys.argv[1])))))
 """
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.tools.files.globs import glob_expression
-from palimpsest.tools.files.search import MOST_LINES, glob_tool, grep_tool
-from palimpsest.tools.tool import ToolError, ToolOutput
-from palimpsest.tools.workspace import Workspace
+from palimpsest.agent.tool import ToolError, ToolOutput
+from palimpsest.agent.workspace import Workspace
+from palimpsest.coding.tools.globs import glob_expression
+from palimpsest.coding.tools.search import MOST_LINES, glob_tool, grep_tool
 
 pytestmark = pytest.mark.machine
 

@@ -12,10 +12,8 @@ from typing import Any
 import mcp_server
 import pytest
 
-from palimpsest.tools.mcp.connection import ServerConnection, TimeLimits
-from palimpsest.tools.mcp.results import LONGEST_RESULT, call_output
-from palimpsest.tools.mcp.transport import StdioServer
-from palimpsest.tools.tool import ToolError, ToolOutput
+from palimpsest.agent.tool import ToolError, ToolOutput
+from palimpsest.coding.mcp.connection import LONGEST_RESULT, ServerConnection, StdioServer, TimeLimits, call_output
 
 PATIENT = TimeLimits(60.0, 60.0)
 
@@ -232,8 +230,8 @@ def test_a_server_does_not_outlive_a_client_that_is_killed(tmp_path: Path) -> No
     # The server does not read its standard input while it waits, so nothing but the kernel ends it.
     program = (
         "import asyncio, os, sys\n"
-        "from palimpsest.tools.mcp.connection import ServerConnection\n"
-        "from palimpsest.tools.mcp.transport import StdioServer\n"
+        "from palimpsest.coding.mcp.connection import ServerConnection\n"
+        "from palimpsest.coding.mcp.connection import StdioServer\n"
         "async def work():\n"
         "    server = ServerConnection('x', StdioServer(sys.executable, (sys.argv[1], 'hang', sys.argv[2]), dict(os.environ)))\n"
         "    server.start(); await server.started()\n"

@@ -14,16 +14,20 @@ import mcp_server
 import mcp_types as types
 import pytest
 
+from palimpsest.agent.tool import ToolOutput
+from palimpsest.agent.workspace import Workspace
+from palimpsest.coding.mcp.connection import MOST_IMAGES, ServerConnection, StdioServer, blocks_output
+from palimpsest.coding.mcp.tools import (
+    ToolChoice,
+    declared_schema,
+    expanded_prompt,
+    prompt_commands,
+    resource_tools,
+    server_tools,
+    tool_name,
+)
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Image, Text
-from palimpsest.tools.mcp.connection import ServerConnection
-from palimpsest.tools.mcp.prompts import expanded_prompt, prompt_commands
-from palimpsest.tools.mcp.resources import resource_tools
-from palimpsest.tools.mcp.results import MOST_IMAGES, blocks_output
-from palimpsest.tools.mcp.tools import ToolChoice, declared_schema, server_tools, tool_name
-from palimpsest.tools.mcp.transport import StdioServer
-from palimpsest.tools.tool import ToolOutput
-from palimpsest.tools.workspace import Workspace
 
 
 @asynccontextmanager

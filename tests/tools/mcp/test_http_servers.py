@@ -7,10 +7,8 @@ import mcp_server
 import pytest
 from loopback import Answer, answering
 
-from palimpsest.tools.mcp.connection import ServerConnection, TimeLimits
-from palimpsest.tools.mcp.results import LONGEST_RESULT, call_output
-from palimpsest.tools.mcp.transport import HttpServer
-from palimpsest.tools.tool import ToolError, ToolOutput
+from palimpsest.agent.tool import ToolError, ToolOutput
+from palimpsest.coding.mcp.connection import LONGEST_RESULT, HttpServer, ServerConnection, TimeLimits, call_output
 
 LIMITS = TimeLimits(30.0, 30.0)
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.tools.memory.paths import ROOT, checked_path, is_below
-from palimpsest.tools.tool import ToolError
+from palimpsest.agent.tool import ToolError
+from palimpsest.memory.tool_calls import ROOT, checked_path, is_below
 
 ESCAPES = [
     "/memories/../etc/passwd",

@@ -8,13 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from palimpsest.agent.decision import Allow
+from palimpsest.agent.shell import Shell
+from palimpsest.agent.workspace import Workspace
+from palimpsest.coding.permissions import Permissions
+from palimpsest.coding.shell_lines import CommandLine, LineCommand, Redirection, Word, read_line, started_commands
 from palimpsest.core.items import ToolCall
-from palimpsest.tools.permissions.command_line import CommandLine, LineCommand, Redirection, Word, read_line
-from palimpsest.tools.permissions.decision import Allow
-from palimpsest.tools.permissions.permissions import Permissions
-from palimpsest.tools.permissions.started import started_commands
-from palimpsest.tools.shell.bash import Shell
-from palimpsest.tools.workspace import Workspace
 
 
 def command(*words: str | Word, assignments: tuple[Word, ...] = (), redirections: tuple[Redirection, ...] = ()) -> LineCommand:

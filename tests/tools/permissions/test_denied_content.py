@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from palimpsest.agent.decision import Allow, Mode
+from palimpsest.agent.shell import Shell
+from palimpsest.agent.tool import AgentTool
+from palimpsest.agent.workspace import Workspace
+from palimpsest.coding.permissions import Permissions
+from palimpsest.coding.rules import parse_rule
+from palimpsest.coding.tools.read import read_tool
+from palimpsest.coding.tools.sandbox import Area, find_sandbox
+from palimpsest.coding.tools.search import glob_tool, grep_tool
 from palimpsest.core.items import ToolCall
-from palimpsest.tools.files.read import read_tool
-from palimpsest.tools.files.search import glob_tool, grep_tool
-from palimpsest.tools.permissions.decision import Allow, Mode
-from palimpsest.tools.permissions.permissions import Permissions
-from palimpsest.tools.permissions.rules import parse_rule
-from palimpsest.tools.shell.bash import Shell
-from palimpsest.tools.shell.sandbox import Area, find_sandbox
-from palimpsest.tools.tool import AgentTool
-from palimpsest.tools.workspace import Workspace
 
 NAMES = (".env", ".env.local", "key.pem", "a.py", "notes.txt", "Secret.TXT", "data", "b c.txt")
 FOLDERS = ("", "sub", "sub/deep", "secrets", ".hidden", "src", "app/[id]")

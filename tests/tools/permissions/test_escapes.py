@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from palimpsest.agent.decision import Allow, AskUser, Deny, Mode
+from palimpsest.agent.shell import Shell
+from palimpsest.agent.workspace import Workspace
+from palimpsest.coding.permissions import Permissions
+from palimpsest.coding.tools.sandbox import Area, Sandbox, find_sandbox
 from palimpsest.core.items import ToolCall
-from palimpsest.tools.permissions.decision import Allow, AskUser, Deny, Mode
-from palimpsest.tools.permissions.permissions import Permissions
-from palimpsest.tools.shell.bash import Shell
-from palimpsest.tools.shell.sandbox import Area, Sandbox, find_sandbox
-from palimpsest.tools.workspace import Workspace
 
 pytestmark = pytest.mark.machine
 

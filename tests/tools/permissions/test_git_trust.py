@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.tools.permissions.git_trust import follows_no_link, git_only_reads, gitlinks
+from palimpsest.coding.read_only import follows_no_link, git_only_reads, gitlinks
 
 pytestmark = pytest.mark.machine
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from palimpsest.agent.decision import Allow, AskUser, Decision
+from palimpsest.agent.shell import Shell
+from palimpsest.agent.workspace import Workspace
+from palimpsest.coding.permissions import Permissions
+from palimpsest.coding.rules import parse_rule
 from palimpsest.core.items import ToolCall
-from palimpsest.tools.permissions.decision import Allow, AskUser, Decision
-from palimpsest.tools.permissions.permissions import Permissions
-from palimpsest.tools.permissions.rules import parse_rule
-from palimpsest.tools.shell.bash import Shell
-from palimpsest.tools.workspace import Workspace
 
 FILES = (
     *(".env", "sub/.env", "config/prod.yml", "config/dev.yml", "secrets/a", "secrets/deep/b", "real/x", "README.md"),

@@ -9,19 +9,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
+from palimpsest.agent.decision import Allow, AskUser, Decision, Deny, Mode, displayable
+from palimpsest.agent.shell import Shell
+from palimpsest.agent.tool import AgentTool, ToolOutput, define
+from palimpsest.agent.workspace import Workspace
+from palimpsest.coding.permissions import Permissions
+from palimpsest.coding.rules import parse_rule
+from palimpsest.coding.tools.change import edit_tool, patch_tool, write_tool
+from palimpsest.coding.tools.read import read_tool
+from palimpsest.coding.tools.search import glob_tool, grep_tool
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import ToolCall
-from palimpsest.tools.files.edit import edit_tool
-from palimpsest.tools.files.patch import patch_tool
-from palimpsest.tools.files.read import read_tool
-from palimpsest.tools.files.search import glob_tool, grep_tool
-from palimpsest.tools.files.write import write_tool
-from palimpsest.tools.permissions.decision import Allow, AskUser, Decision, Deny, Mode, displayable
-from palimpsest.tools.permissions.permissions import Permissions
-from palimpsest.tools.permissions.rules import parse_rule
-from palimpsest.tools.shell.bash import Shell
-from palimpsest.tools.tool import AgentTool, ToolOutput, define
-from palimpsest.tools.workspace import Workspace
 from palimpsest.wire.request import ToolKind
 
 MODES: tuple[Mode, ...] = ("plan", "ask", "edits", "auto")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from palimpsest.agent.decision import Allow, AskUser
+from palimpsest.agent.shell import Shell
+from palimpsest.agent.workspace import Workspace
+from palimpsest.coding.permissions import Permissions
+from palimpsest.coding.read_only import git_only_reads
 from palimpsest.core.items import ToolCall
-from palimpsest.tools.permissions.decision import Allow, AskUser
-from palimpsest.tools.permissions.git_trust import git_only_reads
-from palimpsest.tools.permissions.permissions import Permissions
-from palimpsest.tools.shell.bash import Shell
-from palimpsest.tools.workspace import Workspace
 
 pytestmark = pytest.mark.machine
 

@@ -7,18 +7,16 @@ from typing import Any
 
 import pytest
 
+from palimpsest.agent.decision import Allow, AskUser, Decision, Deny, Mode
+from palimpsest.agent.shell import Shell
+from palimpsest.agent.workspace import Workspace
+from palimpsest.coding.permissions import Permissions
+from palimpsest.coding.rules import parse_rule
+from palimpsest.coding.tools.change import edit_tool, patch_tool, write_tool
+from palimpsest.coding.tools.read import read_tool
+from palimpsest.coding.tools.web import Fetcher
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import ToolCall
-from palimpsest.tools.files.edit import edit_tool
-from palimpsest.tools.files.patch import patch_tool
-from palimpsest.tools.files.read import read_tool
-from palimpsest.tools.files.write import write_tool
-from palimpsest.tools.permissions.decision import Allow, AskUser, Decision, Deny, Mode
-from palimpsest.tools.permissions.permissions import Permissions
-from palimpsest.tools.permissions.rules import parse_rule
-from palimpsest.tools.shell.bash import Shell
-from palimpsest.tools.web.fetch import Fetcher
-from palimpsest.tools.workspace import Workspace
 
 TOOLS = {tool.name: tool for tool in (read_tool(), edit_tool(), write_tool(), patch_tool(), *Shell(Path("/")).tools(), Fetcher().tool())}
 FILES = (".env", "sub/.env", "secrets/key", "src/a.py", "app/[id]/page.tsx", "app/(group)/b,c.tsx", "x.PEM")

@@ -2,8 +2,7 @@
 
 import pytest
 
-from palimpsest.core.errors import BadInput
-from palimpsest.tools.permissions.rules import (
+from palimpsest.coding.rules import (
     Rule,
     command_rule,
     command_specificity,
@@ -13,6 +12,7 @@ from palimpsest.tools.permissions.rules import (
     path_specificity,
     winner,
 )
+from palimpsest.core.errors import BadInput
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
+from palimpsest.agent.decision import Allow, AskUser, Decision, Deny, Mode
+from palimpsest.agent.tool import AgentTool, ToolOutput
+from palimpsest.agent.workspace import Workspace
+from palimpsest.coding.permissions import Permissions
+from palimpsest.coding.rules import parse_rule
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import ToolCall
-from palimpsest.tools.permissions.decision import Allow, AskUser, Decision, Deny, Mode
-from palimpsest.tools.permissions.permissions import Permissions
-from palimpsest.tools.permissions.rules import parse_rule
-from palimpsest.tools.tool import AgentTool, ToolOutput
-from palimpsest.tools.workspace import Workspace
 from palimpsest.wire.request import Tool, ToolKind
 
 NAME = "mcp__github__create_issue"

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from workplace import offline, say, use, work
 
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.tool import ToolOutput
+from palimpsest.agent.workspace import Workspace
+from palimpsest.coding.tools.skills import LARGEST_SKILL, KnownSkill, skill_tool
 from palimpsest.core.items import ToolCall
-from palimpsest.engine.policies import run_policies
-from palimpsest.policies.clear.results import maskable
-from palimpsest.profiles.classroom import classroom
-from palimpsest.tools.session.skill import LARGEST_SKILL, KnownSkill, skill_tool
-from palimpsest.tools.tool import ToolOutput
-from palimpsest.tools.workspace import Workspace
+from palimpsest.peers.classroom import classroom
+from palimpsest.peers.clearing import maskable
 
 BODY = "Run `./release.sh` and then `touch ran`.\n"
 

@@ -11,17 +11,16 @@ import pytest
 from msgspec import Raw
 from workplace import online, say, use, work
 
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.shell import Shell
+from palimpsest.agent.tool import ToolError, ToolOutput
+from palimpsest.agent.workspace import Workspace
+from palimpsest.coding.tools.tasks import Task, TaskFiles, TaskGraph
+from palimpsest.coding.tools.toolset import standard_tools
 from palimpsest.core.events import TaskChanged
-from palimpsest.engine.policies import run_policies
-from palimpsest.profiles.classroom import classroom
+from palimpsest.peers.classroom import classroom
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.files import write_atomically
-from palimpsest.tools.session.task_files import Task, TaskFiles
-from palimpsest.tools.session.tasks import TaskGraph
-from palimpsest.tools.shell.bash import Shell
-from palimpsest.tools.tool import ToolError, ToolOutput
-from palimpsest.tools.toolset import standard_tools
-from palimpsest.tools.workspace import Workspace
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -185,10 +184,10 @@ TAKER = """
 import sys
 from pathlib import Path
 from palimpsest.stores.files import write_atomically
-from palimpsest.tools.session.task_files import TaskFiles
-from palimpsest.tools.session.task_graph import TaskUpdate
-from palimpsest.tools.session.tasks import TaskGraph
-from palimpsest.tools.tool import ToolError
+from palimpsest.coding.tools.tasks import TaskFiles
+from palimpsest.coding.tools.tasks import TaskUpdate
+from palimpsest.coding.tools.tasks import TaskGraph
+from palimpsest.agent.tool import ToolError
 
 graph = TaskGraph(TaskFiles(Path(sys.argv[1]), lambda path, data: write_atomically(path, (data,), replace=True)), sys.argv[2])
 print("ready", flush=True)
@@ -236,9 +235,9 @@ DYING = """
 import os, sys
 from pathlib import Path
 from palimpsest.stores.files import write_atomically
-from palimpsest.tools.session.task_files import TaskFiles
-from palimpsest.tools.session.task_graph import TaskUpdate
-from palimpsest.tools.session.tasks import TaskGraph
+from palimpsest.coding.tools.tasks import TaskFiles
+from palimpsest.coding.tools.tasks import TaskUpdate
+from palimpsest.coding.tools.tasks import TaskGraph
 
 left = int(sys.argv[2])
 

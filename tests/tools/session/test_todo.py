@@ -7,18 +7,18 @@ import pytest
 from msgspec import Raw
 from workplace import offline, online, reply, say, use, work
 
+from palimpsest.agent.editing import run_policies
+from palimpsest.agent.session import Session
+from palimpsest.agent.tool import ToolOutput
+from palimpsest.agent.workspace import Workspace
+from palimpsest.coding.tools.tasks import TodoItem, todo_list, todo_tool
+from palimpsest.core.budget import Budget
 from palimpsest.core.events import TaskChanged, ToolReturned
 from palimpsest.core.items import ToolCall, ToolResult, text_of
-from palimpsest.core.tokens.budget import Budget
-from palimpsest.engine.policies import run_policies
-from palimpsest.engine.session import Session
+from palimpsest.peers.classroom import classroom
 from palimpsest.policies.notices import Remind
-from palimpsest.profiles.classroom import classroom
-from palimpsest.profiles.profile import Profile
+from palimpsest.policies.profile import Profile
 from palimpsest.providers.scripted import Scripted
-from palimpsest.tools.session.todo import TodoItem, todo_list, todo_tool
-from palimpsest.tools.tool import ToolOutput
-from palimpsest.tools.workspace import Workspace
 
 PROFILE = Profile("test", (Remind(),), lambda card: Budget(card.window))
 LIST = (TodoItem("1", "read", "completed"), TodoItem("2", "write", "in_progress"), TodoItem("3", "test"))

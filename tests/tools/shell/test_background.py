@@ -10,10 +10,10 @@ from typing import TypeVar
 
 import pytest
 
+from palimpsest.agent.shell import Shell
+from palimpsest.agent.tool import ToolOutput
+from palimpsest.agent.workspace import Workspace
 from palimpsest.core.events import ProcessEnded, ProcessStarted
-from palimpsest.tools.shell.bash import Shell
-from palimpsest.tools.tool import ToolOutput
-from palimpsest.tools.workspace import Workspace
 
 Run = Callable[..., Awaitable[ToolOutput]]
 Result = TypeVar("Result")

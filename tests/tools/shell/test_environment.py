@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.tools.shell.bash import Shell
-from palimpsest.tools.shell.environment import command_environment
-from palimpsest.tools.shell.sandbox import Area, Sandbox, find_sandbox
-from palimpsest.tools.workspace import Workspace
+from palimpsest.agent.processes import command_environment
+from palimpsest.agent.shell import Shell
+from palimpsest.agent.workspace import Workspace
+from palimpsest.coding.tools.sandbox import Area, Sandbox, find_sandbox
 
 pytestmark = pytest.mark.machine
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.tools.shell.bash import Shell
-from palimpsest.tools.shell.sandbox import Area, Sandbox
-from palimpsest.tools.tool import ToolOutput
-from palimpsest.tools.workspace import Workspace
+from palimpsest.agent.shell import Shell
+from palimpsest.agent.tool import ToolOutput
+from palimpsest.agent.workspace import Workspace
+from palimpsest.coding.tools.sandbox import Area, Sandbox
 
 pytestmark = pytest.mark.machine
 
@@ -110,9 +110,9 @@ def test_a_process_that_left_the_group_is_ended_also_if_its_command_kills_the_on
 AGENT = """\
 import asyncio, json, os, sys
 from pathlib import Path
-from palimpsest.tools.shell.bash import Shell
-from palimpsest.tools.shell.sandbox import Area, Sandbox
-from palimpsest.tools.workspace import Workspace
+from palimpsest.agent.shell import Shell
+from palimpsest.coding.tools.sandbox import Area, Sandbox
+from palimpsest.agent.workspace import Workspace
 
 async def main(folder, kind, program, library, command, how):
     area = Area(folder / "project", (), folder / "temp", home=folder / "home")

@@ -15,11 +15,10 @@ from pathlib import Path
 import pytest
 from fewer_packages import run_without
 
-from palimpsest.tools.shell.bash import Shell
-from palimpsest.tools.shell.repositories import git_folders
-from palimpsest.tools.shell.sandbox import Area, Sandbox, bubblewrap_arguments, find_sandbox, landlock_policy
-from palimpsest.tools.tool import ToolOutput
-from palimpsest.tools.workspace import Workspace
+from palimpsest.agent.shell import Shell
+from palimpsest.agent.tool import ToolOutput
+from palimpsest.agent.workspace import Workspace
+from palimpsest.coding.tools.sandbox import Area, Sandbox, bubblewrap_arguments, find_sandbox, git_folders, landlock_policy
 
 pytestmark = pytest.mark.machine
 
@@ -180,7 +179,7 @@ def test_a_project_that_holds_the_home_folder_has_no_sandbox(area: Area) -> None
 FINDS_ONE = """\
 import sys
 from pathlib import Path
-from palimpsest.tools.shell.sandbox import Area, find_sandbox
+from palimpsest.coding.tools.sandbox import Area, find_sandbox
 root, temp, home = map(Path, sys.argv[1:])
 print(find_sandbox(Area(root, (), temp, home=home)))
 """

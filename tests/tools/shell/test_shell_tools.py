@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.tools.shell.bash import Shell
-from palimpsest.tools.tool import ToolOutput
-from palimpsest.tools.workspace import Workspace
+from palimpsest.agent.shell import Shell
+from palimpsest.agent.tool import ToolOutput
+from palimpsest.agent.workspace import Workspace
 
 Run = Callable[..., Awaitable[ToolOutput]]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 STARTER = """
 import asyncio, sys
 from pathlib import Path
-from palimpsest.tools.shell.bash import Shell
-from palimpsest.tools.workspace import Workspace
+from palimpsest.agent.shell import Shell
+from palimpsest.agent.workspace import Workspace
 
 async def main(how):
     folder = Path.cwd()
@@ -62,7 +62,7 @@ def test_commands_are_killed_with_the_group_of_the_process_that_started_them(tmp
 
 WATCHING = """
 import sys
-from palimpsest.tools.shell.watcher import GroupWatcher
+from palimpsest.agent.processes import GroupWatcher
 
 first, second = map(int, sys.argv[1:])
 watcher = GroupWatcher()

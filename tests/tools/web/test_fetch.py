@@ -14,10 +14,9 @@ from shutil import which
 
 import pytest
 
-from palimpsest.tools.tool import ToolOutput
-from palimpsest.tools.web.addresses import IpAddress, is_public
-from palimpsest.tools.web.fetch import LARGEST_PAGE, LONGEST_RESULT, Fetcher
-from palimpsest.tools.workspace import Workspace
+from palimpsest.agent.tool import ToolOutput
+from palimpsest.agent.workspace import Workspace
+from palimpsest.coding.tools.web import LARGEST_PAGE, LONGEST_RESULT, Fetcher, IpAddress, is_public
 
 LOOPBACK = ip_address("127.0.0.1")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from palimpsest.tools.web.page_text import page_text
+from palimpsest.coding.tools.page_text import page_text
 
 URL = "https://docs.example/a/index.html"
 

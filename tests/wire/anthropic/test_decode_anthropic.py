@@ -5,13 +5,12 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
+from palimpsest.core.deltas import CallDelta, TextDelta, ThinkingDelta, UsageDelta
 from palimpsest.core.errors import PromptTooLong, ProviderError, WireError
-from palimpsest.core.events import InputTransformation, ModelReplied, Usage
-from palimpsest.core.events.calls import CacheDiagnosis, UsageBeside
-from palimpsest.core.events.deltas import CallDelta, TextDelta, ThinkingDelta, UsageDelta
+from palimpsest.core.events import CacheDiagnosis, InputTransformation, ModelReplied, Usage, UsageBeside
 from palimpsest.core.items import Item, Opaque, Signature, Text, Thinking, ToolCall
 from palimpsest.wire.encode import Encoder
-from palimpsest.wire.models.cards import card
+from palimpsest.wire.models import card
 from palimpsest.wire.stream import decode_response, decoder
 
 STREAMS = Path(__file__).parents[2] / "golden" / "streams"

@@ -9,7 +9,7 @@ from msgspec import Raw
 from palimpsest.core.items import Content, Document, Image, Item, Kind, Text, Thinking, ToolCall, ToolResult, kind_of
 from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
-from palimpsest.wire.models.cards import card
+from palimpsest.wire.models import card
 from palimpsest.wire.request import Params, RequestRepair, Tool
 from palimpsest.wire.stream import decode_response
 

@@ -2,12 +2,12 @@ from pathlib import Path
 
 import pytest
 
+from palimpsest.core.deltas import CallDelta, TextDelta, ThinkingDelta
 from palimpsest.core.errors import PromptTooLong, WireError
 from palimpsest.core.events import ModelReplied, Usage
-from palimpsest.core.events.deltas import CallDelta, TextDelta, ThinkingDelta
 from palimpsest.core.items import Content, Text, Thinking, ToolCall
-from palimpsest.wire.chat.decode import decode_usage
-from palimpsest.wire.models.cards import card
+from palimpsest.wire.chat import decode_usage
+from palimpsest.wire.models import card
 from palimpsest.wire.stream import decode_response, decoder
 
 STREAMS = Path(__file__).parents[2] / "golden" / "streams"

@@ -9,7 +9,7 @@ from msgspec import Raw
 from palimpsest.core.items import Content, Document, Image, Item, Text, ToolCall, ToolResult, kind_of
 from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
-from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.wire.models import ModelCard, card
 from palimpsest.wire.request import Params, RequestRepair, Tool
 
 SOME = card("openai-compatible/some")

@@ -7,11 +7,10 @@ import pytest
 from palimpsest.core.events import CallStarted
 from palimpsest.core.items import Content, Cover, Item, Signature, Text, Thinking, ToolCall, ToolResult, kind_of
 from palimpsest.core.view import View
+from palimpsest.wire.breakpoints import BlockPosition, breakpoint_positions
 from palimpsest.wire.encode import encode
-from palimpsest.wire.encoding.breakpoints import BlockPosition, breakpoint_positions
-from palimpsest.wire.encoding.fragments import BlockKind, Fragment
-from palimpsest.wire.encoding.messages import Message
-from palimpsest.wire.models.cards import card
+from palimpsest.wire.encoding import BlockKind, Fragment, Message
+from palimpsest.wire.models import card
 from palimpsest.wire.request import BreakpointRule, Params
 
 CLAUDE = card("claude-sonnet-4-5")

@@ -11,9 +11,9 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Content, Item, Kind, Text, ToolCall, ToolResult
 from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
-from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.wire.models import ModelCard, card
 from palimpsest.wire.request import Params, RequestRepair, Tool, resolved_params
-from palimpsest.wire.rules.check import check_request
+from palimpsest.wire.rules import check_request
 
 CLAUDE = card("claude-sonnet-4-5")
 GPT = card("gpt-5.5")

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from palimpsest.core.items import Content, Cover, Image, Item, Text, ToolCall, ToolResult, kind_of
 from palimpsest.core.view import View
 from palimpsest.wire.encode import Encoder, encode
-from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.wire.models import ModelCard, card
 from palimpsest.wire.request import Params
-from palimpsest.wire.rules.check import check_request
+from palimpsest.wire.rules import check_request
 
 CLAUDE = card("claude-sonnet-4-5")
 GPT = card("gpt-5.5")

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from palimpsest.core.items import Content, Form, Image, Item, Opaque, Text, ToolCall, ToolResult, kind_of
 from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
-from palimpsest.wire.encoding.fragments import Fragment
-from palimpsest.wire.encoding.media import no_blobs
-from palimpsest.wire.encoding.repair import RepairEncoder, inserted_id, repair_pairs, unused_call_id, valid_call_id
-from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.wire.encoding import Fragment
+from palimpsest.wire.media import no_blobs
+from palimpsest.wire.models import ModelCard, card
+from palimpsest.wire.repair import RepairEncoder, inserted_id, repair_pairs, unused_call_id, valid_call_id
 from palimpsest.wire.request import Params, Request, RequestRepair
-from palimpsest.wire.responses.encode import ResponsesWire
+from palimpsest.wire.responses import ResponsesWire
 
 GPT = card("gpt-5.5")
 CLAUDE = card("claude-sonnet-4-5")

@@ -11,14 +11,14 @@ from palimpsest.core.errors import DamagedBlob, MissingBlob
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Cover, Document, Image, Item, Kind, Opaque, Text, ToolCall, ToolResult, kind_of
 from palimpsest.core.view import View
-from palimpsest.wire.anthropic.decode import decode_message
-from palimpsest.wire.chat.decode import decode_completion
+from palimpsest.wire.anthropic import decode_message
+from palimpsest.wire.chat import decode_completion
 from palimpsest.wire.encode import Encoder, encode
-from palimpsest.wire.encoding.media import NotedFetch, bytes_of, media_of
-from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.wire.media import NotedFetch, bytes_of, media_of
+from palimpsest.wire.models import ModelCard, card
 from palimpsest.wire.request import Params
-from palimpsest.wire.responses.decode import decode_response_object
-from palimpsest.wire.rules.check import check_request
+from palimpsest.wire.responses import decode_response_object
+from palimpsest.wire.rules import check_request
 
 CLAUDE = card("claude-sonnet-4-5")
 GPT = card("gpt-5.5")

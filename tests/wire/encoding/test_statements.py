@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from palimpsest.core.items import Content, Item, Signature, Text, Thinking, ToolCall, ToolResult, kind_of
 from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
-from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.wire.models import ModelCard, card
 from palimpsest.wire.request import Params
-from palimpsest.wire.rules.check import check_request
+from palimpsest.wire.rules import check_request
 
 SONNET = card("claude-sonnet-4-5")
 OPUS = card("claude-opus-4-8")

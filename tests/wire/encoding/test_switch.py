@@ -8,8 +8,8 @@ import pytest
 from palimpsest.core.items import Content, Document, Image, Item, Opaque, Signature, Text, Thinking, ToolCall, ToolResult, kind_of
 from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
-from palimpsest.wire.encoding.sendable import may_read_state
-from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.wire.models import ModelCard, card
+from palimpsest.wire.repair import may_read_state
 from palimpsest.wire.request import Params, RequestRepair
 
 SONNET = card("claude-sonnet-4-5")

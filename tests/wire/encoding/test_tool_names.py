@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from palimpsest.core.deltas import CallDelta, Delta
 from palimpsest.core.events import ModelReplied
-from palimpsest.core.events.deltas import CallDelta, Delta
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
 from palimpsest.core.view import View
 from palimpsest.providers.recorded import RecordedProvider
 from palimpsest.wire.encode import Encoder, encode
-from palimpsest.wire.encoding.tools import wire_names
+from palimpsest.wire.encoding import wire_names
 from palimpsest.wire.json_reading import is_object
-from palimpsest.wire.models.cards import ModelCard, WireName, card
+from palimpsest.wire.models import ModelCard, WireName, card
 from palimpsest.wire.request import LONGEST_NAME, Params, Tool
-from palimpsest.wire.rules.check import check_request
+from palimpsest.wire.rules import check_request
 from palimpsest.wire.stream import decode_response
 
 CLAUDE = card("claude-sonnet-4-5")

@@ -6,9 +6,9 @@ import pytest
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.view import View
+from palimpsest.wire.card_files import parse_cards
 from palimpsest.wire.encode import encode
-from palimpsest.wire.models.card_file import parse_cards
-from palimpsest.wire.models.cards import CARDS, LongPrices, ModelCard, Prices, card, recorded_card, stand_in, stand_in_note
+from palimpsest.wire.models import CARDS, LongPrices, ModelCard, Prices, card, recorded_card, stand_in, stand_in_note
 
 
 def test_the_card_of_sonnet_says_window_cache_and_prices() -> None:

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Usage
-from palimpsest.core.tokens.spending import Spending
-from palimpsest.wire.models.card_file import parse_cards
-from palimpsest.wire.models.cards import LongPrices, Prices, card
-from palimpsest.wire.models.prices import FREE, Cost, PriceBook, Tariff, cost, simulated_cost
+from palimpsest.core.spending import Spending
+from palimpsest.wire.card_files import parse_cards
+from palimpsest.wire.models import FREE, Cost, LongPrices, PriceBook, Prices, Tariff, card, cost, simulated_cost
 
 counts = st.integers(min_value=0, max_value=2_000_000)
 usages = st.builds(Usage, counts, counts, counts, counts, counts, counts)

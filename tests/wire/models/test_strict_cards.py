@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from palimpsest.testing.strict.models import STRICT_MODELS, StrictModel
-from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.testing.strict.answers import STRICT_MODELS, StrictModel
+from palimpsest.wire.models import ModelCard, card
 
 
 def of_card(model: ModelCard) -> dict[str, Any]:

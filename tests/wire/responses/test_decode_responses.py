@@ -4,12 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from palimpsest.core.deltas import CallDelta, TextDelta, ThinkingDelta
 from palimpsest.core.errors import PromptTooLong, ProviderError, WireError
-from palimpsest.core.events import ModelReplied, Usage
-from palimpsest.core.events.calls import CacheDiagnosis
-from palimpsest.core.events.deltas import CallDelta, TextDelta, ThinkingDelta
+from palimpsest.core.events import CacheDiagnosis, ModelReplied, Usage
 from palimpsest.core.items import Content, Opaque, Signature, Text, Thinking, ToolCall
-from palimpsest.wire.models.cards import card
+from palimpsest.wire.models import card
 from palimpsest.wire.stream import decode_response, decoder
 
 STREAMS = Path(__file__).parents[2] / "golden" / "streams"

@@ -9,7 +9,7 @@ from msgspec import Raw
 from palimpsest.core.items import Content, Cover, Document, Image, Item, Kind, Opaque, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
-from palimpsest.wire.models.cards import ModelCard, card
+from palimpsest.wire.models import ModelCard, card
 from palimpsest.wire.request import Params, Tool
 
 GPT = card("gpt-5.5")

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from palimpsest.wire.models.cards import WireName
-from palimpsest.wire.rules.check import check_request
+from palimpsest.wire.models import WireName
+from palimpsest.wire.rules import check_request
 
 Body = dict[str, Any]
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import ModelReplied
-from palimpsest.wire.models.cards import WireName, card
+from palimpsest.wire.models import WireName, card
 from palimpsest.wire.stream import decode_response, decoder
 
 TYPES = [

@@ -7,7 +7,7 @@ import pytest
 from palimpsest.core.errors import WireError
 from palimpsest.core.events import Usage
 from palimpsest.core.items import Content, Text, ToolCall
-from palimpsest.wire.models.cards import ModelCard, WireName, card
+from palimpsest.wire.models import ModelCard, WireName, card
 from palimpsest.wire.stream import decode_response, decoder
 
 CHAT = card("openai-compatible/qwen3-coder")

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palimpsest.core.deltas import Delta, TextDelta, UsageDelta
 from palimpsest.core.errors import ProviderError, WireError
 from palimpsest.core.events import ModelReplied, Usage
-from palimpsest.core.events.deltas import Delta, TextDelta, UsageDelta
 from palimpsest.core.items import Text, Thinking, ToolCall
-from palimpsest.wire.models.cards import ModelCard, WireName, card
+from palimpsest.wire.models import ModelCard, WireName, card
 from palimpsest.wire.stream import EventParser, ServerEvent, decoder
 
 STREAMS = Path(__file__).parents[2] / "golden" / "streams"

@@ -1,11 +1,24 @@
-"""Thinking that is bound to what was sent before it: prefixes by value, the chain of blocks, and the fate of one that does not fit."""
+"""Provider rules of the strict double: thinking bound to its prefix, compaction, and context editing on the server."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
-from palimpsest.testing.strict.answers import JsonObject, StrictRefusal, StrictRequest, blocks_of, canonical, digest_of
-from palimpsest.testing.strict.models import StrictModel, strict_model
-from palimpsest.testing.strict.signatures import ThinkingSeal, seal, summary_seal, thinking_seal
+from palimpsest.testing.strict.answers import (
+    JsonObject,
+    StrictModel,
+    StrictRefusal,
+    StrictRequest,
+    SummarySeal,
+    ThinkingSeal,
+    blocks_of,
+    canonical,
+    digest_of,
+    seal,
+    strict_model,
+    summary_seal,
+    thinking_seal,
+    tokens_of_text,
+)
 
 BINDING_BETA: Final = "thinking-binding-controls-2026-08-01"
 Enforcement = Literal["always", "asked", "never"]
@@ -227,3 +240,211 @@ def _mismatch(facts: ThinkingSeal, prefix: Prefix) -> str:
         if facts.prefix not in prefix.states:
             return "messages"
     return "chain" if prefix.thinking and facts.after != prefix.thinking else ""
+
+
+ON_DEMAND_BETA: Final = "compact-2026-09-04"
+THRESHOLD_BETA: Final = "compact-2026-01-12"
+THRESHOLD_EDIT: Final = "compact_20260112"
+_LONGEST_INSTRUCTIONS: Final = 16_384
+_DEFAULT_TRIGGER: Final = 150_000
+
+
+def check_compaction(request: StrictRequest, model: StrictModel) -> None:
+    """Raise `StrictRefusal` for a compaction block that is not as it was given, and for a request for one that cannot be met."""
+    found = [
+        (at, place, str(message.get("role")), block)
+        for at, message in enumerate(request.messages)
+        for place, block in enumerate(blocks_of(message.get("content")))
+        if block.get("type") == "compaction"
+    ]
+    signed = [each for each in found if "signature" in each[3]]
+    for at, place, _, block in found:
+        beta = ON_DEMAND_BETA if "signature" in block else THRESHOLD_BETA
+        if beta not in request.betas:
+            tag = "Input tag 'compaction' found using 'type' does not match any of the expected tags"
+            raise StrictRefusal("compaction header", f"messages.{at}.content.{place}: {tag}")
+        if block.get("content") == "":
+            raise StrictRefusal("compaction", f"messages.{at}.content.{place}.content: String should have at least 1 character")
+    if signed and (len(signed) < len(found) or threshold_edit(request) is not None):
+        raise StrictRefusal("compaction", "messages: signed `compaction` blocks cannot be combined with compaction at a threshold")
+    if signed and (len(signed) > 1 or signed[0][:3] != (0, 0, "assistant")):
+        raise _refused(
+            "The `compaction` block must be the first block of the first message, and the only one.", "compaction_block_misplaced"
+        )
+    if signed:
+        _check_signature(signed[0][3])
+    if request.body.get("compaction") is not None and not request.path.endswith("/count_tokens"):
+        _check_demand(request, model)
+
+
+def _check_signature(block: JsonObject) -> None:
+    facts = summary_seal(block["signature"])
+    if facts is None:
+        raise _refused("Invalid `signature` in `compaction` block.", "compaction_signature_invalid")
+    if facts.content != _content_digest(block):
+        raise _refused("The `compaction` block differs from the one that was signed.", "compaction_content_mismatch")
+
+
+def _check_demand(request: StrictRequest, model: StrictModel) -> None:
+    body = request.body
+    asked = body["compaction"]
+    if not isinstance(asked, dict) or asked.get("type") != "summarize" or asked.keys() - {"type", "instructions"}:
+        raise StrictRefusal("compaction", "compaction: Input tag does not match any of the expected tags: 'summarize'")
+    instructions = asked.get("instructions")
+    if isinstance(instructions, str) and len(instructions) > _LONGEST_INSTRUCTIONS:
+        raise StrictRefusal("compaction", f"compaction.instructions: String should have at most {_LONGEST_INSTRUCTIONS} characters")
+    if not model.compaction:
+        raise StrictRefusal("compaction", "compaction: not supported for this model")
+    output: JsonObject = body.get("output_config") or {}
+    barred = {
+        "context_management": body.get("context_management") is not None,
+        "stop_sequences": bool(body.get("stop_sequences")),
+        "output_config.format": output.get("format") is not None,
+        "tool_choice": (body.get("tool_choice") or {}).get("type") in {"any", "tool"},
+        "output_config.task_budget.remaining": (output.get("task_budget") or {}).get("remaining") is not None,
+    }
+    for field, present in barred.items():
+        if present:
+            raise StrictRefusal("compaction", f"{field}: cannot be combined with `compaction`")
+    last = request.messages[-1]
+    if last.get("role") == "assistant" and any(block.get("type") == "tool_use" for block in blocks_of(last.get("content"))):
+        raise StrictRefusal("compaction", "messages: the last assistant turn has a `tool_use` without `tool_result`")
+    said = [message for message in request.messages if message.get("role") != "system"]
+    if all(block.get("type") == "compaction" for message in said for block in blocks_of(message.get("content"))):
+        raise _refused("There is nothing to summarize.", "compaction_nothing_to_summarize")
+
+
+def signed_summary(request: StrictRequest, model: StrictModel, prefix: Prefix, summary: str) -> JsonObject:
+    """Return the block of a compaction on demand. Its signature knows the list that it stands for, and whether a bound model made it."""
+    block = {"type": "compaction", "content": summary}
+    last_role = str(request.messages[-1].get("role"))
+    facts = SummarySeal(_content_digest(block), model.binds, prefix.system, prefix.tools, prefix.states, last_role)
+    return {**block, "signature": seal(facts)}
+
+
+def _content_digest(block: JsonObject) -> str:
+    return digest_of(by_value({key: value for key, value in block.items() if key != "signature"}))
+
+
+def threshold_edit(request: StrictRequest) -> JsonObject | None:
+    """The edit of `context_management` that asks for compaction at a threshold."""
+    management: Any = request.body.get("context_management")
+    edits = management.get("edits") if isinstance(management, dict) else None
+    return next((edit for edit in edits or () if edit.get("type") == THRESHOLD_EDIT), None)
+
+
+def is_over_threshold(edit: JsonObject, tokens: int) -> bool:
+    """Whether a prompt of so many tokens is compacted."""
+    trigger = edit.get("trigger") or {"value": _DEFAULT_TRIGGER}
+    return tokens > int(trigger["value"])
+
+
+def _refused(message: str, code: str) -> StrictRefusal:
+    return StrictRefusal(code, message, code=code)
+
+
+EDITING_BETA: Final = "context-management-2025-06-27"
+_TOOLS: Final = "clear_tool_uses_20250919"
+_THINKING: Final = "clear_thinking_20251015"
+_KEYS: Final = {
+    _TOOLS: {"type", "trigger", "keep", "clear_at_least", "exclude_tools", "clear_tool_inputs"},
+    _THINKING: {"type", "keep"},
+    THRESHOLD_EDIT: {"type", "trigger", "pause_after_compaction", "instructions"},
+}
+_CLEARED: Final = "[cleared]"
+
+
+class EditedReading(NamedTuple):
+    """What the model reads of a list: other content for some blocks by their place, and what the reply reports."""
+
+    replaced: dict[tuple[int, int], JsonObject | None]
+    applied: list[JsonObject]
+
+
+def check_context_management(request: StrictRequest) -> None:
+    """Raise `StrictRefusal` for edits that are unknown, in the wrong order, or without their header."""
+    management: Any = request.body.get("context_management")
+    if management is None:
+        return
+    edits = management.get("edits") if isinstance(management, dict) else None
+    if not isinstance(edits, list):
+        raise StrictRefusal("context_management", "context_management.edits: Input should be a valid list")
+    for at, edit in enumerate(edits):
+        kind = edit.get("type") if isinstance(edit, dict) else None
+        beta = THRESHOLD_BETA if kind == THRESHOLD_EDIT else EDITING_BETA
+        if not isinstance(kind, str) or kind not in _KEYS or beta not in request.betas:
+            raise StrictRefusal(
+                "context_management", f"context_management.edits.{at}: Input tag '{kind}' does not match any of the expected tags"
+            )
+        if extra := edit.keys() - _KEYS[kind]:
+            raise StrictRefusal("context_management", f"context_management.edits.{at}.{min(extra)}: Extra inputs are not permitted")
+        for key in ("trigger", "keep", "clear_at_least"):
+            given = edit.get(key)
+            if given is not None and given != "all" and not (isinstance(given, dict) and _is_amount(given)):
+                raise StrictRefusal("context_management", f"context_management.edits.{at}.{key}: Input should be a valid amount")
+        if kind == _THINKING and at:
+            raise StrictRefusal("context_management", f"context_management.edits.{at}: `{_THINKING}` must be the first edit")
+
+
+def _is_amount(given: JsonObject) -> bool:
+    value = given.get("value")
+    return given.get("type") == "all" or (isinstance(given.get("type"), str) and isinstance(value, int) and not isinstance(value, bool))
+
+
+def edited_reading(request: StrictRequest, tokens: int) -> EditedReading:
+    """Apply the edits of a request whose prompt has so many tokens."""
+    reading = EditedReading({}, [])
+    for edit in (request.body.get("context_management") or {}).get("edits", ()):
+        if edit["type"] == _THINKING:
+            _clear_thinking(request, edit, reading)
+        elif edit["type"] == _TOOLS:
+            _clear_tool_uses(request, edit, tokens, reading)
+    return reading
+
+
+def _clear_thinking(request: StrictRequest, edit: JsonObject, reading: EditedReading) -> None:
+    keep: Any = edit.get("keep", {"type": "thinking_turns", "value": 1})
+    if keep == "all" or keep.get("type") == "all":
+        return
+    turns = []
+    for at, message in enumerate(request.messages):
+        places = [(at, place, block) for place, block in enumerate(blocks_of(message.get("content"))) if block.get("type") in THINKING]
+        turns += [places] if places else []
+    cleared = turns[: max(0, len(turns) - int(keep["value"]))]
+    gone = 0
+    for at, place, block in (each for turn in cleared for each in turn):
+        facts = thinking_seal(block.get("signature") or block.get("data"))
+        gone += facts.tokens if facts is not None else 0
+        reading.replaced[at, place] = None
+    if cleared:
+        reading.applied.append({"type": _THINKING, "cleared_thinking_turns": len(cleared), "cleared_input_tokens": gone})
+
+
+def _clear_tool_uses(request: StrictRequest, edit: JsonObject, tokens: int, reading: EditedReading) -> None:
+    blocks = {
+        (at, place): block for at, message in enumerate(request.messages) for place, block in enumerate(blocks_of(message.get("content")))
+    }
+    uses = {block["id"]: (place, block) for place, block in blocks.items() if block.get("type") == "tool_use"}
+    results = [(place, block) for place, block in blocks.items() if block.get("type") == "tool_result"]
+    trigger = edit.get("trigger") or {"type": "input_tokens", "value": 100_000}
+    reached = len(results) if trigger["type"] == "tool_uses" else tokens
+    if reached <= int(trigger["value"]):
+        return
+    kept = int((edit.get("keep") or {"value": 3})["value"])
+    excluded = set(edit.get("exclude_tools") or ())
+    inputs = edit.get("clear_tool_inputs", False)
+    replaced: dict[tuple[int, int], JsonObject | None] = {}
+    count = gone = 0
+    for place, block in results[: max(0, len(results) - kept)]:
+        at, use = uses[block["tool_use_id"]]
+        if use["name"] in excluded:
+            continue
+        count += 1
+        replaced[place] = {**block, "content": _CLEARED}
+        if inputs is True or (isinstance(inputs, list) and use["name"] in inputs):
+            replaced[at] = {**use, "input": {}}
+    for place, new in replaced.items():
+        gone += max(0, tokens_of_text(canonical(blocks[place])) - tokens_of_text(canonical(new)))
+    if count and gone >= int((edit.get("clear_at_least") or {"value": 0})["value"]):
+        reading.replaced.update(replaced)
+        reading.applied.append({"type": _TOOLS, "cleared_tool_uses": count, "cleared_input_tokens": gone})

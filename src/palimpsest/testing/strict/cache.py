@@ -6,15 +6,15 @@ from typing import Final, NamedTuple
 from palimpsest.testing.strict.answers import (
     BilledTokenClasses,
     JsonObject,
+    StrictModel,
     StrictRequest,
     blocks_of,
     canonical,
     digest_of,
+    thinking_seal,
     tokens_of_text,
 )
 from palimpsest.testing.strict.binding import THINKING, by_value, is_compaction
-from palimpsest.testing.strict.models import StrictModel
-from palimpsest.testing.strict.signatures import thinking_seal
 
 _LIFETIMES_S: Final = {"5m": 300.0, "1h": 3_600.0}
 _LOOKBACK_BLOCKS: Final = 20

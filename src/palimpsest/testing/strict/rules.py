@@ -4,11 +4,16 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from palimpsest.testing.strict.answers import JsonObject, StrictRefusal, StrictRequest, blocks_of
-from palimpsest.testing.strict.binding import BINDING_BETA, THINKING
-from palimpsest.testing.strict.compaction import ON_DEMAND_BETA, THRESHOLD_BETA, check_compaction
-from palimpsest.testing.strict.editing import EDITING_BETA, check_context_management
-from palimpsest.testing.strict.models import StrictModel
+from palimpsest.testing.strict.answers import JsonObject, StrictModel, StrictRefusal, StrictRequest, blocks_of
+from palimpsest.testing.strict.binding import (
+    BINDING_BETA,
+    EDITING_BETA,
+    ON_DEMAND_BETA,
+    THINKING,
+    THRESHOLD_BETA,
+    check_compaction,
+    check_context_management,
+)
 
 VERSIONS: Final = ("2023-06-01", "2026-10-21")
 THREADS_BETA: Final = "message-threads-2026-08-12"

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.apps.cli.agent.bypasses import bypasses
+from pal.cli.gateway import bypasses
 
 ADDRESS = {"env": {"ANTHROPIC_BASE_URL": "https://other.example"}}
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from palimpsest.agent.roles import KILLED
 from palimpsest.core.events import Body, ChildEnded, ChildOpened, FilesSnapshotted, HookRan, Interrupted, ToolReturned, TurnEnded
 from palimpsest.core.items import text_of
-from palimpsest.core.log.recovery import UNKNOWN_OUTCOME
-from palimpsest.engine.children.reports import KILLED
+from palimpsest.core.log import UNKNOWN_OUTCOME
 from palimpsest.stores.home import Home
 
-PAL = [sys.executable, "-m", "palimpsest.apps.cli"]
+PAL = [sys.executable, "-m", "pal.cli"]
 MARK = "PAL_TEST_TREE"
 MODEL = "claude-sonnet-4-5"
 # It ignores the request to end, and holds its lock for as long as it or the process below it lives.

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from model_server import model_saying
 
+from palimpsest.agent.agent import Agent
 from palimpsest.core.events import EventRef, JobRan, SessionOpened, Titled
 from palimpsest.core.items import text_of
-from palimpsest.core.log.log import Log
-from palimpsest.engine.agent import Agent
+from palimpsest.core.log import Log
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.home import Home
 
-PAL = [sys.executable, "-m", "palimpsest.apps.cli"]
+PAL = [sys.executable, "-m", "pal.cli"]
 # The sandbox is off here, because what is said about one depends on the machine.
 NOTICE = "pal: There is no sandbox (it is turned off): every command that may change something asks first.\n"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PAL = [sys.executable, "-m", "palimpsest.apps.cli"]
+PAL = [sys.executable, "-m", "pal.cli"]
 CALL = {"calls": [{"tool": "read", "args": {"path": "a.txt"}}]}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PAL = [sys.executable, "-m", "palimpsest.apps.cli"]
+PAL = [sys.executable, "-m", "pal.cli"]
 SECRET = "sekret-in-a-file"
 SPELLINGS = ("Read(.env)", "Read(/PROJECT/.env)")
 WAYS = (

@@ -11,10 +11,10 @@ from typing import Any
 import mcp_server
 import pytest
 
-from palimpsest.stores.config.mcp_servers import project_servers
-from palimpsest.stores.permissions.trust import ProjectTrust
+from palimpsest.stores.project import project_servers
+from palimpsest.stores.trust import ProjectTrust
 
-PAL = [sys.executable, "-m", "palimpsest.apps.cli"]
+PAL = [sys.executable, "-m", "pal.cli"]
 
 
 class Place:

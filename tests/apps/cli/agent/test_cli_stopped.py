@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-PAL = [sys.executable, "-m", "palimpsest.apps.cli"]
+PAL = [sys.executable, "-m", "pal.cli"]
 # It ignores the request to end, and holds a lock for as long as it lives.
 STUBBORN = """#!/bin/bash
 trap "" TERM

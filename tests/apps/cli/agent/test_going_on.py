@@ -26,7 +26,7 @@ class Runs:
         return {**os.environ, **own}
 
     def __call__(self, *words: str, replies: tuple[object, ...] = (), cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "palimpsest.apps.cli", *words]
+        command = [sys.executable, "-m", "pal.cli", *words]
         return subprocess.run(
             command,
             check=False,
@@ -201,7 +201,7 @@ def test_letters_of_options_can_stand_together_on_a_terminal(pal: Runs) -> None:
     pal("-p", "one", replies=("1",))
     ours, theirs = os.openpty()
     try:
-        command = [sys.executable, "-m", "palimpsest.apps.cli", "-cqp", "two"]
+        command = [sys.executable, "-m", "pal.cli", "-cqp", "two"]
         process = subprocess.Popen(command, cwd=pal.project, env=pal.environment("2"), stdin=theirs, stdout=theirs, stderr=theirs)
         assert process.wait(60) == 0
         assert os.read(ours, 1_000).decode().endswith("2\r\n")
@@ -224,7 +224,7 @@ def test_a_model_that_cannot_be_asked_leaves_the_session_as_it_was_and_makes_non
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "PAL_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
     for words in (["-c"], ["--fork", "last"], []):
-        command = [sys.executable, "-m", "palimpsest.apps.cli", "-p", "two", "--model", "gpt-5", *words]
+        command = [sys.executable, "-m", "pal.cli", "-p", "two", "--model", "gpt-5", *words]
         settings = {**pal.environment(), "PAL_SCRIPT": ""}
         done = subprocess.run(
             command, check=False, cwd=pal.project, env=settings, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60

@@ -13,14 +13,14 @@ _LATER = frozenset(
     {
         *("importlib.metadata", "importlib.resources", "zipfile", "email", "html", "xml", "http.client", "urllib.request"),
         *("tree_sitter", "tree_sitter_bash", "sqlite3", "httpx", "anthropic", "openai", "rich", "keyring", "orjson"),
-        *("palimpsest.tools.permissions.permissions", "palimpsest.tools.permissions.command_line", "palimpsest.foreign", "palimpsest.lab"),
+        *("palimpsest.coding.permissions", "palimpsest.coding.shell_lines", "palimpsest.foreign", "palimpsest.lab"),
         *(
             "palimpsest.policies.handoff",
             "palimpsest.policies.summarize",
-            "palimpsest.policies.limiters.results",
-            "palimpsest.policies.remote",
+            "palimpsest.peers.clearing",
+            "palimpsest.policies.provider_compact",
         ),
-        *("palimpsest.profiles.codex", "palimpsest.profiles.claude_code", "palimpsest.policies.remote", "palimpsest.stores.index"),
+        *("palimpsest.peers.codex", "palimpsest.peers.claude_code", "palimpsest.policies.provider_compact", "palimpsest.stores.index"),
     }
 )
 # 311 of ours and 521 in all when this was written, on Python 3.11; each takes about 0.3 ms.
@@ -30,7 +30,7 @@ _MOST_OWN, _MOST = 316, 549
 def test_a_prompt_that_is_answered_at_once_imports_nothing_that_only_other_work_needs(tmp_path: Path) -> None:
     (tmp_path / "script.jsonl").write_text('"ready"\n')
     variables = {**os.environ, "PAL_HOME": str(tmp_path / "home"), "PAL_SCRIPT": str(tmp_path / "script.jsonl")}
-    command = [sys.executable, "-X", "importtime", "-m", "palimpsest.apps.cli", "-p", "hello", "--quiet"]
+    command = [sys.executable, "-X", "importtime", "-m", "pal.cli", "-p", "hello", "--quiet"]
     done = subprocess.run(
         command, cwd=tmp_path, capture_output=True, text=True, env=variables, stdin=subprocess.DEVNULL, check=True, timeout=120
     )
@@ -38,7 +38,7 @@ def test_a_prompt_that_is_answered_at_once_imports_nothing_that_only_other_work_
     imported = set(lines[1:])
 
     assert done.stdout == "ready\n"
-    assert "palimpsest.engine.loop.turn" in imported
+    assert "palimpsest.agent.turn" in imported
     assert sorted(imported & _LATER) == []
     assert sum(name.startswith("palimpsest.") for name in imported) <= _MOST_OWN
     assert len(imported) <= _MOST
@@ -49,7 +49,7 @@ def test_a_list_that_is_up_to_date_and_a_search_do_not_load_the_engine(pal: Pal)
     small(pal.home, LONG)
     pal("sessions")
     script = (
-        "import sys; from palimpsest.apps.cli.main import cli\n"
+        "import sys; from pal.cli.main import cli\n"
         "for words in (['sessions'], ['search', 'timeout']):\n"
         "    try: cli.main(words)\n"
         "    except SystemExit as stop: print(stop.code)\n"
@@ -75,6 +75,6 @@ def test_the_first_prompt_of_a_terminal_does_not_wait_for_the_engine(tmp_path: P
     loaded, own = done.stdout.splitlines()
 
     # The type of what a user interface follows; it loads nothing else of the engine.
-    assert loaded.split() == ["palimpsest.engine.loop", "palimpsest.engine.loop.feed"]
+    assert loaded.split() == ["palimpsest.engine.loop", "palimpsest.agent.feed"]
     # 134 when this was written, and 301 when the engine was loaded first.
     assert int(own) <= 150

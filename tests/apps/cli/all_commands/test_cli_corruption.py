@@ -10,8 +10,8 @@ from pal_runs import BEGAN, MODEL, SMALL, Pal, edited
 
 from palimpsest.core.events import SessionOpened, UserSaid
 from palimpsest.core.items import Image, Text
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.log import Log
+from palimpsest.stores.in_memory import FixedClock
 
 FORK, OTHER = "20310401-100000-fork", "20310402-100000-othr"
 SEEDS = 500

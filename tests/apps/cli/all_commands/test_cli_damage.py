@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pal_runs import BEGAN, MODEL, SMALL, Pal, edited
 
-from palimpsest.core.edits import Mask
 from palimpsest.core.events import CallStarted, Interrupted, SessionOpened, TurnEnded, UserSaid, ViewEdited
-from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.undo import rewind, undo
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.items import Mask, Text
+from palimpsest.core.log import Log
+from palimpsest.core.undo import rewind, undo
+from palimpsest.stores.in_memory import FixedClock
 
 _COMMANDS = (
     ("show", SMALL),

@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner, Result
 from pal_runs import BEGAN, LONG, SMALL, edited, long
 
-from palimpsest.apps.cli.main import COMMANDS, cli
-from palimpsest.stores.ephemeral import FixedClock
+from pal.cli.main import COMMANDS, cli
 from palimpsest.stores.home import AnyHome, Home, MemoryHome
+from palimpsest.stores.in_memory import FixedClock
 
 CLAUDE = Path(__file__).parents[3] / "golden" / "foreign" / "claude" / "2.1.325" / "projects"
 # The ids of a fork and of a new session are made at random, a home tells `doctor` and `init` how it is kept, `diff` needs

@@ -6,8 +6,8 @@ import pytest
 from pal_runs import BEGAN, SMALL, Pal, small
 
 from palimpsest.core.events import SessionOpened
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.log import Log
+from palimpsest.stores.in_memory import FixedClock
 
 _HUGE = "9" * 5_000
 

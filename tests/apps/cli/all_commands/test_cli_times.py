@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from pal_runs import BEGAN, SMALL, Pal, edited, long
 
-from palimpsest.apps.cli.main import COMMANDS
+from pal.cli.main import COMMANDS
 from palimpsest.core.events import EventRef, HookRan, JobRan, SessionOpened
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.log import Log
+from palimpsest.stores.in_memory import FixedClock
 
 # Milliseconds and seconds from 2001 to 2100.
 _TIMES = (range(10**12, 41 * 10**11), range(10**9, 41 * 10**8))

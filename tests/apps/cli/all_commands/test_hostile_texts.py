@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from palimpsest.apps.cli.command_line import run_command_line
-from palimpsest.apps.cli.main import COMMANDS, cli
-from palimpsest.apps.shown_text import escaped_json, plain
-from palimpsest.core.edits import Mask
+from pal.cli.command_line import run_command_line
+from pal.cli.main import COMMANDS, cli
+from pal.text import escaped_json, plain
 from palimpsest.core.events import (
     CallStarted,
     ContextStated,
@@ -33,8 +32,8 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
-from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
+from palimpsest.core.items import Mask, Text, ToolCall, ToolResult
+from palimpsest.core.log import Log
 from palimpsest.stores.home import Home
 
 # Escape sequences of seven and of eight bits, a title of a window, a bell, deletions, and every sign that reorders text.
@@ -150,7 +149,7 @@ def test_no_text_of_a_session_acts_on_a_real_terminal(home: Home, words: tuple[s
     hostile.mkdir()
     (hostile / "a.jsonl").write_text("no session\n")
     near, far = pty.openpty()
-    command = [sys.executable, "-m", "palimpsest.apps.cli", *(str(hostile) if word == "HOSTILE" else word for word in words)]
+    command = [sys.executable, "-m", "pal.cli", *(str(hostile) if word == "HOSTILE" else word for word in words)]
     variables = {**os.environ, "HOME": str(tmp_path), "PAL_HOME": str(home.folder), "TERM": "xterm-256color"}
     with subprocess.Popen(command, stdin=far, stdout=far, stderr=far, env=variables, start_new_session=True) as process:
         os.close(far)

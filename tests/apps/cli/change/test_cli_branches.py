@@ -1,8 +1,8 @@
 import pytest
 from pal_runs import BEGAN, SMALL, Pal, edited, small
 
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.log import Log
+from palimpsest.stores.in_memory import FixedClock
 
 
 def test_a_fork_prints_its_id_and_begins_at_the_given_event(pal: Pal) -> None:

@@ -8,12 +8,11 @@ from generated import generate
 from model_server import model_saying
 from pal_runs import BEGAN, LONG, MODEL, SMALL, Pal, edited, long, small
 
-from palimpsest.core.edits import Mask
 from palimpsest.core.events import CallStarted, EditRefused, ModelReplied, SessionOpened, ToolReturned, UserSaid
-from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
+from palimpsest.core.items import Mask, Text, ToolCall, ToolResult
+from palimpsest.core.log import Log
 from palimpsest.core.view import View
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.stores.in_memory import FixedClock
 
 FIELDS = [
     "edit",

@@ -4,9 +4,9 @@ import pytest
 from pal_runs import LONG, SMALL, Pal, long, small
 
 from palimpsest.core.events import Pinned
-from palimpsest.core.log.log import Log
+from palimpsest.core.log import Log
 from palimpsest.core.view import View
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.stores.in_memory import FixedClock
 
 
 def _view(pal: Pal, session: str) -> View:

@@ -3,10 +3,10 @@ from pathlib import Path
 import pytest
 from pal_runs import BEGAN, LONG, SMALL, Pal, edited, long, small
 
-from palimpsest.core.log.log import Log
+from palimpsest.core.log import Log
 from palimpsest.core.view import View
-from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.stores.jsonl import JsonlSessions
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.stores.sessions import JsonlSessions
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "foreign"
 

@@ -13,18 +13,18 @@ from corpus import GOLDEN
 from msgspec import Raw
 from pal_runs import SMALL, Pal, edited, long, small
 
-from palimpsest.apps.cli.exchange.export import FORMS
+from pal.cli.export import FORMS
 from palimpsest.core.events import SessionOpened, UserSaid
 from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.foreign.claude.sessions_index import with_entry
-from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.wire.models.cards import WireName
-from palimpsest.wire.rules.check import check_request
+from palimpsest.core.log import Log
+from palimpsest.exchange.claude.sessions_index import with_entry
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.wire.models import WireName
+from palimpsest.wire.rules import check_request
 
 _LIMITED = """
 import resource, signal
-from palimpsest.apps.cli.main import main
+from pal.cli.main import main
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000))
 main()
@@ -194,7 +194,7 @@ def test_a_full_device_and_a_pipe_are_written_through(pal: Pal, tmp_path: Path) 
     full = pal("export", SMALL, "--to", "html", "--out", "/dev/full")
     assert (full.exit_code, full.stderr) == (2, "pal: /dev/full: cannot write it: the disk is full; free some space, nothing was lost\n")
 
-    command = [sys.executable, "-m", "palimpsest.apps.cli", "export", SMALL, "--to", "markdown", "--out", "/dev/stdout"]
+    command = [sys.executable, "-m", "pal.cli", "export", SMALL, "--to", "markdown", "--out", "/dev/stdout"]
     settings = {**os.environ, "PAL_HOME": str(pal.home.folder)}
     done = subprocess.run(command, capture_output=True, env=settings, check=False, timeout=120)
     assert done.stdout == pal("export", SMALL, "--to", "markdown").stdout_bytes

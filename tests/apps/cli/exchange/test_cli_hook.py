@@ -12,10 +12,10 @@ import pytest
 from claude_session import SESSION, call, prompt, reply, result, text, written
 from corpus import golden
 
-from palimpsest.apps.plugin.hooks.bounds import HOOK_BYTES
+from pal.plugin.bounds import HOOK_BYTES
 from palimpsest.stores.home import Home
 
-COMMAND = (sys.executable, "-m", "palimpsest.apps.cli", "hook")
+COMMAND = (sys.executable, "-m", "pal.cli", "hook")
 
 
 def run(home: Path, data: bytes, *words: str) -> subprocess.CompletedProcess[bytes]:

@@ -15,13 +15,13 @@ from corpus import GOLDEN, WITHOUT, corpus
 from opencode_session import Talk
 from pal_runs import Pal
 
-from palimpsest.core.format.texts import iso_time
-from palimpsest.core.log.log import Log
+from palimpsest.core.log import Log
+from palimpsest.core.text import iso_time
 from palimpsest.stores.home import Home, SystemClock
 
 NUMBERS = ("events", "user_messages", "calls", "results", "folds", "masks", "bad_lines")
 TOKEN = "ghp_" + "a1B2" * 9
-PAL = [sys.executable, "-m", "palimpsest.apps.cli"]
+PAL = [sys.executable, "-m", "pal.cli"]
 CLAUDE = GOLDEN / "claude" / "2.1.325" / "projects"
 SESSION = "d2b453cc-7e13-4d39-b892-57dac4f124e1"
 
@@ -258,7 +258,7 @@ def test_progress_goes_to_a_terminal_and_the_value_stays_alone(pal: Pal) -> None
 _STOPPED = """
 import signal
 from palimpsest.apps.cli.exchange import import_run
-from palimpsest.apps.cli.main import cli
+from pal.cli.main import cli
 take = import_run.ImportRun.take
 class Stopping(import_run.ImportRun):
     def take(self, form, source):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from palimpsest.apps.cli.main import cli
+from pal.cli.main import cli
 
 CLAUDE, CODEX_HOOKS, CODEX, OPENCODE = ".claude/settings.json", ".codex/hooks.json", ".codex/config.toml", ".config/opencode/opencode.json"
 OPENCODE_C = ".config/opencode/opencode.jsonc"

@@ -8,8 +8,8 @@ from pal_runs import SMALL, Pal, edited, small
 
 from palimpsest.core.events import UserSaid
 from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.log import Log
+from palimpsest.stores.in_memory import FixedClock
 
 CLAUDE_SESSION = "11111111-2222-4333-8444-555555555555"
 

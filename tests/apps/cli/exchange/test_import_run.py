@@ -9,15 +9,15 @@ import msgspec
 import pytest
 from tiny_format import BEGAN, Tiny, reply, source_of, user, written
 
-from palimpsest.apps.cli.exchange.import_run import ImportRow, ImportRun, total_of
+from pal.cli.imports import ImportRow, ImportRun, total_of
 from palimpsest.core.errors import StoreError
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.verify import verify
+from palimpsest.core.log import Log
 from palimpsest.core.ports import Blobs
-from palimpsest.foreign.reading.importing import Counts
-from palimpsest.foreign.reading.transcript import ReadOutput, ReadPosition, ReadProblem, TranscriptSource
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.verify import verify
+from palimpsest.exchange.importing import Counts
+from palimpsest.exchange.transcript import ReadOutput, ReadPosition, ReadProblem, TranscriptSource
 from palimpsest.stores.home import Home
+from palimpsest.stores.in_memory import FixedClock
 
 TOKEN = "ghp_" + "a1B2" * 9
 TALK = (user("u1", f"use {TOKEN}"), reply("r1", "I look.", calls=["c1"]), {"id": "t1", "kind": "result", "call": "c1", "text": "ten"})

@@ -9,8 +9,8 @@ from pal_runs import SMALL, Pal, small
 
 from palimpsest.core.events import ChildOpened, EventRef, SessionOpened, UserSaid
 from palimpsest.core.items import Image, Text
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.log import Log
+from palimpsest.stores.in_memory import FixedClock
 
 CLOCK = FixedClock(1_932_900_000_000, 1_000)
 

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from palimpsest.apps.cli.exchange.secret_search import LogSpan, SecretSearch, search_span
+from pal.cli.secret_search import LogSpan, SecretSearch, search_span
 from palimpsest.stores.home import AnyHome, Home, MemoryHome
 
 TOKEN = b"ghp_" + b"a1B2" * 9

@@ -13,12 +13,12 @@ import pytest
 from model_server import model_saying
 from pal_runs import SMALL, small
 
-from palimpsest.engine.coding.configured import RecordedChoice, configured_agent
-from palimpsest.stores.config.settings import resolve
+from palimpsest.coding.build import RecordedChoice, configured_agent
+from palimpsest.stores.config_files import resolve
 from palimpsest.stores.home import Home
-from palimpsest.wire.models.cards import CARDS, stand_in_note
+from palimpsest.wire.models import CARDS, stand_in_note
 
-PAL = [sys.executable, "-m", "palimpsest.apps.cli"]
+PAL = [sys.executable, "-m", "pal.cli"]
 KEY = "sk-config-0123456789abcdef"
 CALL = {"calls": [{"tool": "nope", "args": {}}]}
 

@@ -6,10 +6,10 @@ import pytest
 from pal_runs import BEGAN, LONG, SMALL, Pal, long, small
 
 from palimpsest.core.events import SessionOpened, UserSaid
-from palimpsest.core.format.texts import iso_time
 from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.log import Log
+from palimpsest.core.text import iso_time
+from palimpsest.stores.in_memory import FixedClock
 
 _NAMES = ["python", "packages", "home", "disk", "sqlite", "index", "locks", "remains", "logs", "secrets", "cards", "rules"]
 

@@ -7,14 +7,14 @@ import pytest
 from pal_runs import SMALL, Pal, small
 from secret_sets import innocents, planted
 
-from palimpsest.apps.cli.exchange.export import FORMS
+from pal.cli.export import FORMS
 from palimpsest.core.events import SessionOpened, Titled, UserSaid
 from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
+from palimpsest.core.log import Log
 from palimpsest.core.redaction import find_secrets
-from palimpsest.foreign.reading.cursors import Cursors, SourceCursor
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.exchange.importing import Cursors, SourceCursor
 from palimpsest.stores.home import AnyHome
+from palimpsest.stores.in_memory import FixedClock
 
 TOKEN = "ghp_" + "a1B2" * 9
 PASSWORD = "Bramble.Tin7"

@@ -6,7 +6,7 @@ import pytest
 from pal_runs import Pal
 
 from palimpsest.core.events import HookRan, SessionOpened
-from palimpsest.core.log.log import Log
+from palimpsest.core.log import Log
 
 HOOKS = """
 [[hooks]]

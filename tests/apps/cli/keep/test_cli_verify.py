@@ -10,10 +10,10 @@ import pytest
 from pal_runs import BEGAN, SMALL, Pal, small
 
 from palimpsest.core.events import UserSaid
-from palimpsest.core.format.codec import body_bytes, decode_line, digest_of, encode_line, link_of
 from palimpsest.core.items import Image, Text
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.lines import body_bytes, decode_line, digest_of, encode_line, link_of
+from palimpsest.core.log import Log
+from palimpsest.stores.in_memory import FixedClock
 
 FORK = "20310401-100000-fork"
 
@@ -264,7 +264,7 @@ def test_a_pipe_in_the_place_of_a_file_of_the_home_is_not_waited_for(pal: Pal, n
         ["memory", "forget", "project_the_release_branch_is_called_stable", "--yes"],
         ["doctor"],
     ):
-        command = [sys.executable, "-m", "palimpsest.apps.cli", *words]
+        command = [sys.executable, "-m", "pal.cli", *words]
         done = subprocess.run(command, env={**os.environ, "PAL_HOME": str(pal.home.folder)}, check=False, capture_output=True, timeout=60)
         assert b"Traceback" not in done.stderr
 

@@ -12,7 +12,7 @@ from file_turns import Sessions
 from pal_runs import SMALL, Pal, small
 
 from palimpsest.core.events import EventRef, Failed, FilesSnapshotted, SessionOpened, TurnStarted
-from palimpsest.core.log.log import Log
+from palimpsest.core.log import Log
 
 pytestmark = pytest.mark.machine
 
@@ -172,7 +172,7 @@ def test_snapshots_that_were_deleted_are_named(pal: Pal, work: Sessions) -> None
 def test_on_a_terminal_lines_have_colours_and_no_control_characters_of_the_files(work: Sessions) -> None:
     work.shell("printf 'red \\033[31m\\n' > evil.txt")
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "palimpsest.apps.cli", "diff", work.session, "--turn", "-1"]
+    command = [sys.executable, "-m", "pal.cli", "diff", work.session, "--turn", "-1"]
     env = {**os.environ, "PAL_HOME": str(work.home.folder), "TERM": "xterm", "COLUMNS": "200"}
     env.pop("NO_COLOR", None)
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, env=env) as process:

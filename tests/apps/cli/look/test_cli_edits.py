@@ -4,16 +4,15 @@ from histories import Step, new_log, steps, tell
 from hypothesis import given, settings
 from pal_runs import BEGAN, MODEL, SMALL, Pal, edited
 
-from palimpsest.apps.cli.look.edits import audited_edits
-from palimpsest.core.edits import Fold, Loss, Put
+from pal.cli.audit import audited_edits
 from palimpsest.core.events import ModelReplied, SessionOpened, ToolReturned, UserSaid, ViewEdited
-from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.core.log.undo import undo
-from palimpsest.core.tokens.counter import TokenCounter
-from palimpsest.core.tokens.sizes import palimpsest_size
-from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.wire.models.cards import card
+from palimpsest.core.items import Fold, Loss, Put, Text, ToolCall, ToolResult
+from palimpsest.core.log import Log
+from palimpsest.core.token_counter import TokenCounter
+from palimpsest.core.tokens import palimpsest_size
+from palimpsest.core.undo import undo
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.wire.models import card
 
 
 @settings(max_examples=150)

@@ -4,8 +4,8 @@ import pytest
 from pal_runs import BEGAN, SMALL, Pal, small
 
 from palimpsest.core.events import CallStarted, JobRan, ModelReplied, ProfileChanged, Usage
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.log import Log
+from palimpsest.stores.in_memory import FixedClock
 
 NEVER = {
     "is_on": True,

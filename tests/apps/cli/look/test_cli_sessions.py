@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pal_runs import BEGAN, LONG, SMALL, Pal, long, small
 
-from palimpsest.apps.cli.opening.home import find_session, short_ids
+from pal.cli.opening import find_session, short_ids
 from palimpsest.core.events import EventRef, ModelReplied, SessionOpened, Titled, Usage, UserSaid
 from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.log import Log
 from palimpsest.stores.home import Home
+from palimpsest.stores.in_memory import FixedClock
 
 
 def test_sessions_are_listed_as_programs_read_them(pal: Pal) -> None:

@@ -3,8 +3,8 @@ import pytest
 from msgspec import Raw
 from pal_runs import BEGAN, SMALL, Pal, edited, small
 
-from palimpsest.core.edits import Mask
 from palimpsest.core.events import (
+    CacheDiagnosis,
     CallStarted,
     ChildEnded,
     ChildOpened,
@@ -17,11 +17,10 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
-from palimpsest.core.events.calls import CacheDiagnosis
-from palimpsest.core.format.codec import decode_line, digest_of, encode_body, encode_line
-from palimpsest.core.items import Signature, Text, Thinking
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.items import Mask, Signature, Text, Thinking
+from palimpsest.core.lines import decode_line, digest_of, encode_body, encode_line
+from palimpsest.core.log import Log
+from palimpsest.stores.in_memory import FixedClock
 
 
 def test_a_session_is_shown_as_the_model_sees_it(pal: Pal) -> None:

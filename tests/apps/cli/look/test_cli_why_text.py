@@ -3,10 +3,10 @@ import shlex
 import pytest
 from pal_runs import LONG, SMALL, Pal, edited, long, small
 
-from palimpsest.core.edits import Fold, Keep
 from palimpsest.core.events import ViewEdited
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.items import Fold, Keep
+from palimpsest.core.log import Log
+from palimpsest.stores.in_memory import FixedClock
 
 
 def test_a_hidden_text_is_traced_to_the_edit_and_the_printed_command_brings_it_back(pal: Pal) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pal_runs import SMALL, Pal, small
 
-from palimpsest.apps.cli.look.context import (
+from pal.cli.show import (
     BUFFER_NAME,
     FREE_NAME,
     CategoryTokens,
@@ -21,7 +21,7 @@ from palimpsest.apps.cli.look.context import (
     share_line,
     thousands,
 )
-from palimpsest.core.tokens.budget import Census, RowForm
+from palimpsest.core.budget import Census, RowForm
 
 DOCUMENTED = (CategoryTokens("System prompt", 2_200), CategoryTokens("System tools", 16_600), CategoryTokens("Messages", 156_100))
 MEASURED = (

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from pal_runs import Pal
 
-from palimpsest.apps.terminal.commands.costs import cost_lines, turn_costs
-from palimpsest.apps.terminal.state import _counted
+from pal.terminal.commands.context import cost_lines, turn_costs
+from pal.terminal.surroundings import _counted
+from palimpsest.agent.agent import Agent
+from palimpsest.agent.limits import price_book
 from palimpsest.core.events import (
     Body,
     CallStarted,
@@ -26,15 +28,13 @@ from palimpsest.core.events import (
     Usage,
     UserSaid,
 )
-from palimpsest.core.format.texts import cost_text
 from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.loop.limits import price_book
-from palimpsest.foreign.exporting.turns import turns_of
+from palimpsest.core.log import Log
+from palimpsest.core.text import cost_text
+from palimpsest.exchange.pages import turns_of
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.wire.models.prices import PriceBook
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.wire.models import PriceBook
 
 SONNET, LONG = "claude-sonnet-4-5", "claude-sonnet-4-5[1m]"
 BEGAN = 1_760_000_000_000
@@ -217,7 +217,7 @@ def test_the_process_of_an_editor_says_what_pal_sessions_says(pal: Pal, tmp_path
     requests += [("session/load", {"sessionId": name, "cwd": str(tmp_path), "mcpServers": []}) for name in ("known", "unknown", "family")]
     lines = [{"jsonrpc": "2.0", "id": number, "method": method, "params": params} for number, (method, params) in enumerate(requests)]
     with subprocess.Popen(
-        [sys.executable, "-m", "palimpsest.apps.cli", "acp"],
+        [sys.executable, "-m", "pal.cli", "acp"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -10,10 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pal_runs import Pal
 
-from palimpsest.engine.memory.access.importing import folder_at, import_notes, own_folders
-from palimpsest.engine.memory.memories import memories_of
-from palimpsest.memory.note import KINDS
-from palimpsest.memory.note_file import to_claude
+from palimpsest.memory.exchange import folder_at, import_notes, own_folders
+from palimpsest.memory.note import KINDS, to_claude
+from palimpsest.memory.notebook import memories_of
 
 TOPIC = "---\nname: prefs\ndescription: indentation preferences of the user\ntype: user\n---\nPrefers tabs.\n"
 NESTED = (

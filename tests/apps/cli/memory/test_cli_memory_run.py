@@ -12,9 +12,9 @@ import pytest
 from finished_sessions import CWD, add_session
 from pal_runs import Pal
 
-from palimpsest.core.format.texts import iso_time
-from palimpsest.engine.memory.pipeline.places import PipelinePlaces
-from palimpsest.stores.config.memory_config import MemoryConfig
+from palimpsest.core.text import iso_time
+from palimpsest.memory.work import PipelinePlaces
+from palimpsest.stores.memory_config import MemoryConfig
 
 NOW = time.time_ns() // 1_000_000
 HOUR = 3_600_000
@@ -171,7 +171,7 @@ def test_the_status_names_quarantine_files_that_are_no_notes_missing_history_and
 def test_ctrl_c_leaves_no_claim_behind_and_ends_with_130(pal: Pal) -> None:
     for number in range(30):
         add_session(pal.home.folder, f"s{number}", at=NOW - 7 * HOUR)
-    command = [sys.executable, "-m", "palimpsest.apps.cli", "memory", "run", "--now", "--no-model"]
+    command = [sys.executable, "-m", "pal.cli", "memory", "run", "--now", "--no-model"]
     process = subprocess.Popen(
         command, env={**os.environ, "PAL_HOME": str(pal.home.folder)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

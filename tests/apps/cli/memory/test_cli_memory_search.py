@@ -7,11 +7,11 @@ from pal_runs import BEGAN, Pal
 
 from palimpsest.core.events import SessionOpened, TurnEnded, UserSaid
 from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.engine.memory.memories import memories_of
+from palimpsest.core.log import Log
 from palimpsest.memory.changes import AcceptedChange
 from palimpsest.memory.note import Note
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.memory.notebook import memories_of
+from palimpsest.stores.in_memory import FixedClock
 
 
 def session(pal: Pal, name: str, cwd: Path, *texts: str) -> None:

@@ -13,9 +13,9 @@ import pytest
 from msgspec.structs import replace
 from pal_runs import Pal
 
-from palimpsest.engine.memory.memories import Memories, memories_of
 from palimpsest.memory.changes import AcceptedChange
 from palimpsest.memory.note import Note
+from palimpsest.memory.notebook import Memories, memories_of
 
 
 class NotePal:
@@ -42,7 +42,7 @@ class NotePal:
 
     def process(self, *words: str, stdin: str = "", limit: int | None = None, **env: str) -> subprocess.CompletedProcess[str]:
         """Run a command in a process of its own, with a largest size of a file."""
-        command = [sys.executable, "-m", "palimpsest.apps.cli", "memory", *words, "--cwd", str(self.project)]
+        command = [sys.executable, "-m", "pal.cli", "memory", *words, "--cwd", str(self.project)]
         variables = {**os.environ, "PAL_HOME": str(self.pal.home.folder), **env}
 
         def limited() -> None:
@@ -214,7 +214,7 @@ def test_a_bad_edit_leaves_the_note_as_it_was(memory: NotePal, tmp_path: Path, s
 def test_ctrl_c_belongs_to_the_editor_and_leaves_the_note_if_it_ends_it(memory: NotePal, tmp_path: Path, script: str, code: int) -> None:
     memory("add", "The server is alpha.", "--about", "server")
     interrupt = f"{script}\nimport os, signal\nos.killpg(0, signal.SIGINT)\nfile.write_text(text.replace('alpha', 'beta'))"
-    command = [sys.executable, "-m", "palimpsest.apps.cli", "memory", "edit", "project_server", "--cwd", str(memory.project)]
+    command = [sys.executable, "-m", "pal.cli", "memory", "edit", "project_server", "--cwd", str(memory.project)]
     variables = {**os.environ, "PAL_HOME": str(memory.pal.home.folder), "EDITOR": editor(tmp_path, interrupt), "VISUAL": ""}
     done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120, check=False, start_new_session=True)
     assert done.returncode == code, done.stderr

@@ -10,14 +10,13 @@ import pytest
 from pal_runs import LONG, Pal, long
 from replay_samples import CARD, comparison
 
-from palimpsest.core.edits import Mask
+from pal.replay.outcome import Comparison
+from pal.replay.report import write_page
 from palimpsest.core.events import ModelReplied, SessionOpened, Titled, ToolReturned, UserSaid, ViewEdited
-from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.core.log.log import Log
-from palimpsest.foreign.exporting.html import write_html
-from palimpsest.lab.outcome import Comparison
-from palimpsest.lab.report.page import write_page
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.core.items import Mask, Text, ToolCall, ToolResult
+from palimpsest.core.log import Log
+from palimpsest.exchange.html import write_html
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 
 SCREEN_PX = 375
 # A letter is at least 8 pixels wide at the usual size, so that a longer word may not fit beside the margins.

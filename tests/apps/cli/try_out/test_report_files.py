@@ -6,9 +6,9 @@ from threading import Thread
 import pytest
 from replay_samples import comparison
 
-from palimpsest.apps.cli.try_out.report_files import require_report_path, write_report
+from pal.cli.report_files import require_report_path, write_report
+from pal.replay.report import write_page
 from palimpsest.core.errors import BadInput
-from palimpsest.lab.report.page import write_page
 
 PAGE = "".join(write_page(comparison(1, 30))).encode()
 

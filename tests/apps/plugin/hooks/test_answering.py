@@ -9,11 +9,11 @@ from claude_session import call, prompt, reply, result, text, written
 from corpus import WITHOUT, corpus, golden
 from opencode_session import Talk
 
-from palimpsest.apps.plugin.hooks.answering import LIMIT, Agent, HookAnswer, HookInput, answer, hook_input
-from palimpsest.engine.memory.access.writing import NewNote, add_note
-from palimpsest.engine.memory.memories import memories_of
-from palimpsest.stores.config.memory_config import MemoryConfig
+from pal.plugin.hooks import LIMIT, Agent, HookAnswer, HookInput, answer, hook_input
+from palimpsest.memory.notebook import memories_of
+from palimpsest.memory.writing import NewNote, add_note
 from palimpsest.stores.home import Home
+from palimpsest.stores.memory_config import MemoryConfig
 
 GOLDEN = [*golden("claude/*/projects/**/*.jsonl"), *golden("codex/*/sessions/**/*.jsonl")]
 CORPUS = corpus("*/*")

@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from readings import called, own_ids
 
-from palimpsest.apps.plugin.hooks.bounds import HOOK_BYTES
-from palimpsest.apps.plugin.hooks.digest import MESSAGE_CHARS, Digest, digest_slot, kept_digest, newest, refresh, whole_digest
+from pal.plugin.bounds import HOOK_BYTES
+from pal.plugin.evidence import MESSAGE_CHARS, Digest, digest_slot, kept_digest, newest, refresh, whole_digest
 from palimpsest.audit.evidence import EvidenceProjection
-from palimpsest.core.log.log import Log
-from palimpsest.core.situation import CommandRun, Evidence
-from palimpsest.foreign.claude.format import ClaudeFormat
-from palimpsest.foreign.codex.format import CodexFormat
-from palimpsest.foreign.reading.importing import import_session
-from palimpsest.foreign.reading.transcript import Format, PlacedEvents, ReadEvent, TranscriptSource
-from palimpsest.stores.ephemeral import FixedClock, MemoryBlobs, MemorySessions
+from palimpsest.core.log import Log
+from palimpsest.core.plans import CommandRun, Evidence
+from palimpsest.exchange.claude.reader import ClaudeFormat
+from palimpsest.exchange.codex.reader import CodexFormat
+from palimpsest.exchange.importing import import_session
+from palimpsest.exchange.transcript import Format, PlacedEvents, ReadEvent, TranscriptSource
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 
 GOLDEN = [*golden("claude/*/projects/**/*.jsonl"), *golden("codex/*/sessions/**/*.jsonl")]
 CORPUS = [*corpus("claude-code/*.jsonl"), *corpus("codex/*.jsonl")]

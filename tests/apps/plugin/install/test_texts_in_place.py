@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.apps.plugin.install.jsonc import parsed, with_member, without_member
-from palimpsest.apps.plugin.install.toml_tables import with_table, without_table
+from pal.plugin.edit_config import parsed, with_member, with_table, without_member, without_table
 from palimpsest.core.errors import BadInput
 
 VALUES: st.SearchStrategy[Any] = st.recursive(

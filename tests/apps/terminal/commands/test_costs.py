@@ -2,13 +2,12 @@
 
 import pytest
 
-from palimpsest.apps.terminal.commands.costs import EditSavings, PaidCall, TurnCost, edit_savings, savings_text, turn_costs
-from palimpsest.core.edits import Fold, Mask
+from pal.terminal.commands.context import EditSavings, PaidCall, TurnCost, edit_savings, savings_text, turn_costs
 from palimpsest.core.events import EditUndone, ModelReplied, SessionOpened, Usage, UserSaid, ViewEdited
-from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock, MemorySessions
-from palimpsest.wire.models.prices import PriceBook
+from palimpsest.core.items import Fold, Mask, Text
+from palimpsest.core.log import Log
+from palimpsest.stores.in_memory import FixedClock, MemorySessions
+from palimpsest.wire.models import PriceBook
 
 MODEL = "claude-sonnet-4-5"
 USAGE = Usage(input=1_000_000, output=100_000)

@@ -5,8 +5,16 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.apps.terminal.commands.own.files import CommandFolder, command_folders, find_own_commands
-from palimpsest.apps.terminal.commands.own.template import OwnCommand, filled, read_own_command, shell_lines, with_outputs
+from pal.terminal.commands.own import (
+    CommandFolder,
+    OwnCommand,
+    command_folders,
+    filled,
+    find_own_commands,
+    read_own_command,
+    shell_lines,
+    with_outputs,
+)
 
 
 def command(body: str) -> OwnCommand:

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from palimpsest.apps.terminal.commands.registry import COMMANDS, completions
+from pal.terminal.commands.registry import COMMANDS, completions
 
 AGENT_PAGE = Path(__file__).parents[4] / "docs" / "agent.md"
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from streaming_model import Call, Gate
 from terminal_room import PAL, Room, say
 
-from palimpsest.apps.terminal.screen.resizing import reflows, rows_above
+from pal.terminal.display import reflows, rows_above
 
 BEGIN, END = b"\x1b[?2026h", b"\x1b[?2026l"
 

@@ -150,7 +150,7 @@ def test_the_footer_shows_what_every_command_says_that_the_session_cost(room: Ca
 
         said = {}
         for name in ("sessions", "agents"):
-            command = [sys.executable, "-m", "palimpsest.apps.cli", name, *([session] if name == "agents" else []), "--json"]
+            command = [sys.executable, "-m", "pal.cli", name, *([session] if name == "agents" else []), "--json"]
             printed = subprocess.run(command, env=here.environment(), cwd=here.project, capture_output=True, check=True).stdout
             (row,) = json.loads(printed)
             said[name] = row["cost_usd"]

@@ -1,6 +1,6 @@
 """How a desktop is notified, by what there is."""
 
-from palimpsest.apps.terminal.programs.notifying import desktop_command
+from pal.terminal.programs import desktop_command
 
 
 def present(name: str) -> str:

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from git_projects import Project
 
-from palimpsest.apps.terminal.screen.blocks import DiffLine
-from palimpsest.apps.terminal.screen.diffs import patch_files
+from pal.terminal.painting import DiffLine, patch_files
 
 pytestmark = pytest.mark.machine
 

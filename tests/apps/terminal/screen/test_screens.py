@@ -8,10 +8,9 @@ from pty_screen import PtyScreen
 from streaming_model import Call, Gate
 from terminal_room import NOTICE, Room, say
 
-from palimpsest.apps.terminal.screen.blocks import FoldBlock, ToolBlock, ToolState
-from palimpsest.apps.terminal.screen.look import ScreenLook
-from palimpsest.apps.terminal.screen.painting import paint
-from palimpsest.apps.terminal.screen.status import Status, status_line
+from pal.terminal.look import ScreenLook
+from pal.terminal.painting import FoldBlock, ToolBlock, ToolState, paint
+from pal.terminal.transcript import Status, status_line
 
 CODE = 'def area(width, height):\n    """Return the area."""\n    return width + height\n'
 OLD, NEW = "    return width + height\n", "    # An area is a product.\n    return width * height\n"

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.apps.terminal.screen.streaming import MOST_OPEN, StreamedText
+from pal.terminal.transcript import MOST_OPEN, StreamedText
 
 
 def pieces(text: str, size: int) -> list[str]:

@@ -1,10 +1,10 @@
 """The preview of a session in the list of `/resume`."""
 
-from palimpsest.apps.terminal.sessions.earlier import last_words
+from pal.terminal.conversation import last_words
 from palimpsest.core.events import CallStarted, Interrupted, ModelReplied, SessionOpened, UserSaid
 from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.stores.ephemeral import FixedClock, MemorySessions
+from palimpsest.core.log import Log
+from palimpsest.stores.in_memory import FixedClock, MemorySessions
 
 
 def test_the_last_words_of_a_session_include_a_reply_that_was_interrupted() -> None:

@@ -3,12 +3,12 @@
 import asyncio
 from pathlib import Path
 
-from palimpsest.apps.terminal.screen.blocks import Block, NoticeBlock, ReplyBlock, ThinkingBlock, ToolBlock
-from palimpsest.apps.terminal.sessions.open_reply import CUT_OFF, OpenReply
+from pal.terminal.conversation import CUT_OFF, OpenReply
+from pal.terminal.painting import Block, NoticeBlock, ReplyBlock, ThinkingBlock, ToolBlock
+from palimpsest.agent.feed import Piece
+from palimpsest.core.deltas import CallDelta, TextDelta, ThinkingDelta
 from palimpsest.core.events import Body, CallStarted, Event, Failed, Interrupted, ModelReplied
-from palimpsest.core.events.deltas import CallDelta, TextDelta, ThinkingDelta
 from palimpsest.core.items import Text
-from palimpsest.engine.loop.feed import Piece
 
 DELTAS = (ThinkingDelta("hm"), TextDelta("the begin"), TextDelta("ning"), CallDelta("c1", "bash", ""), CallDelta("c1", "bash", '{"comm'))
 SHOWN: tuple[Block, ...] = (

@@ -7,17 +7,16 @@ import pytest
 from loops import ECHO, PROFILE, bodies, calls, loop_of, shown, typed
 from worlds import MemoryWorld
 
+from palimpsest.agent.context import SourcedContext
+from palimpsest.agent.decision import Decision
+from palimpsest.agent.tool import AgentTool
+from palimpsest.agent.turn import run_turn
 from palimpsest.core.events import Failed, ModelReplied
 from palimpsest.core.items import Text, ToolCall
-from palimpsest.core.policy import Ask, EventSpan, Plan, Proposal, Save, Steps, Want
-from palimpsest.core.situation import Moment, Situation
-from palimpsest.engine.loop.context import SourcedContext
-from palimpsest.engine.loop.turn import run_turn
-from palimpsest.profiles.profile import ResultLimiter
+from palimpsest.core.plans import Ask, EventSpan, Moment, Plan, Proposal, Save, Situation, Steps, Want
+from palimpsest.policies.profile import ResultLimiter
 from palimpsest.sources.source import Fields, Source, SourceSet, World
-from palimpsest.tools.permissions.decision import Decision
-from palimpsest.tools.tool import AgentTool
-from palimpsest.wire.models.cards import ModelCard
+from palimpsest.wire.models import ModelCard
 
 
 class Unreadable(Exception):

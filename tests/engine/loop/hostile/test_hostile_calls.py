@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 from loops import bodies, calls, kinds, loop_of, results, tool, typed
 
+from palimpsest.agent.agent import Agent
+from palimpsest.agent.decision import Approval, AskUser
+from palimpsest.agent.limits import Limits
+from palimpsest.agent.tool import tool_from
+from palimpsest.agent.tool_calls import MOST_AT_ONCE, Toolbox
+from palimpsest.agent.turn import Loop, run_turn
+from palimpsest.coding.build import equip
+from palimpsest.coding.settings import CodingSettings, refuse_all
 from palimpsest.core.errors import StoreError
 from palimpsest.core.events import Event, Failed, ModelReplied, Permitted, ToolReturned, TurnEnded
 from palimpsest.core.items import Text, ToolCall, text_of
-from palimpsest.core.log.recovery import UNKNOWN_OUTCOME
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding.equip import equip
-from palimpsest.engine.coding.settings import CodingSettings, refuse_all
-from palimpsest.engine.loop.limits import Limits
-from palimpsest.engine.loop.tool_calls import MOST_AT_ONCE, Toolbox
-from palimpsest.engine.loop.turn import Loop, run_turn
+from palimpsest.core.log import UNKNOWN_OUTCOME
 from palimpsest.providers.scripted import Scripted, StalledReply
 from palimpsest.stores.home import Home
-from palimpsest.tools.functions import tool_from
-from palimpsest.tools.permissions.decision import Approval, AskUser
 
 
 def exits() -> str:

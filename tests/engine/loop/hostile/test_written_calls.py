@@ -7,9 +7,9 @@ import pytest
 from loops import ECHO, calls, loop_of, typed
 from msgspec import Raw
 
+from palimpsest.agent.turn import run_turn
+from palimpsest.agent.written_calls import written_call
 from palimpsest.core.events import ModelReplied
-from palimpsest.engine.loop.turn import run_turn
-from palimpsest.engine.loop.written_calls import written_call
 from palimpsest.wire.request import Tool
 
 SCHEMAS = {

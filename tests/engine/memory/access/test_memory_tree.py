@@ -24,9 +24,9 @@ from anthropic.types.beta import (
 from memory_sessions import MemorySession
 from pydantic import BaseModel
 
+from palimpsest.agent.tool import ToolOutput
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import NoteForgotten, NoteSaved
-from palimpsest.tools.tool import ToolOutput
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ from coding_tasks import use
 from families import PLAIN, Family, spawn, wait
 from memory_sessions import MemorySession
 
+from palimpsest.agent.tool import ToolOutput
+from palimpsest.coding.build import equip
 from palimpsest.core.events import NoteForgotten, NoteSaved, ToolReturned, ToolsOffered
 from palimpsest.core.items import text_of
-from palimpsest.engine.coding.equip import equip
 from palimpsest.memory.note import Note
-from palimpsest.stores.config.memory_config import MemoryConfig
-from palimpsest.tools.tool import ToolOutput
+from palimpsest.stores.memory_config import MemoryConfig
 from palimpsest.wire.encode import encode
-from palimpsest.wire.models.cards import card
+from palimpsest.wire.models import card
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import NoteForgotten, NoteSaved
-from palimpsest.engine.memory.access.writing import NewNote, add_note, edit_note, first_line, locate
-from palimpsest.engine.memory.memories import Memories, memories_of
 from palimpsest.memory.changes import AcceptedChange, RefusedChange
-from palimpsest.memory.note_file import encode_note
+from palimpsest.memory.note import encode_note
+from palimpsest.memory.notebook import Memories, memories_of
+from palimpsest.memory.writing import NewNote, add_note, edit_note, first_line, locate
 from palimpsest.stores.home import Home
 
 NOW = "2026-05-04T10:00:00Z"

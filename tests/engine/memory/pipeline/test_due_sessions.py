@@ -8,13 +8,12 @@ from finished_sessions import CWD, DAY, HOUR, START, add_session, places_in
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import EventRef, Rewound, SessionOpened, Titled, UserSaid
 from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.engine.memory.pipeline.due_sessions import DueSession, due_sessions, session_events
-from palimpsest.engine.memory.pipeline.places import PipelinePlaces
-from palimpsest.engine.memory.pipeline.run import planned
-from palimpsest.stores.config.memory_config import MemoryConfig
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.core.log import Log
+from palimpsest.memory.pipeline import planned
+from palimpsest.memory.work import DueSession, PipelinePlaces, due_sessions, session_events
 from palimpsest.stores.home import Home
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.stores.memory_config import MemoryConfig
 
 
 def due(session: str, updated: int = START, origin: str = "palimpsest") -> DueSession:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from palimpsest.core.errors import OverBudget, ProviderError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.items import Text
-from palimpsest.core.policy import Ask, Want, ask, run_steps
-from palimpsest.engine.memory.pipeline.metering import RunCost, RunMeter, metered, most_tokens
-from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.stores.notes.spending import DaySpending, Tokens
+from palimpsest.core.plans import Ask, Want, ask, run_steps
+from palimpsest.memory.work import RunCost, RunMeter, metered, most_tokens
+from palimpsest.memory.work_store import DaySpending, Tokens
+from palimpsest.stores.in_memory import FixedClock
 
 ASK = Ask((), "a prompt of some words", "memory", reply=1_000)
 MOST = most_tokens(ASK, CARD)

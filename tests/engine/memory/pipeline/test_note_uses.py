@@ -5,13 +5,11 @@ from pathlib import Path
 from finished_sessions import DAY, START, Replies, consolidate_one, places_in
 from msgspec.structs import replace
 
-from palimpsest.engine.memory.index_files import opened
-from palimpsest.engine.memory.pipeline.note_uses import active_with_uses, write_uses
-from palimpsest.engine.memory.pipeline.places import PipelinePlaces
-from palimpsest.engine.memory.pipeline.scope_work import is_dirty
 from palimpsest.memory.changes import AcceptedChange
+from palimpsest.memory.consolidation import active_with_uses, is_dirty, write_uses
 from palimpsest.memory.note import Note
-from palimpsest.stores.notes.recall_index import NoteUse
+from palimpsest.memory.recall_store import NoteUse, opened
+from palimpsest.memory.work import PipelinePlaces
 
 NOTE = Note(
     name="user_indent",

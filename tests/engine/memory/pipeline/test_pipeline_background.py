@@ -8,16 +8,16 @@ import pytest
 from finished_sessions import CONVERSATION, CWD, DAY, START, add_session
 from job_stubs import job_runs
 
-from palimpsest.core.log.log import Log
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.memory.jobs import memory_job_names, memory_jobs
-from palimpsest.engine.memory.pipeline.places import PipelinePlaces
-from palimpsest.engine.memory.session_memory import session_memory
-from palimpsest.profiles.named import profile
+from palimpsest.agent.agent import Agent
+from palimpsest.core.log import Log
+from palimpsest.memory.jobs import memory_job_names, memory_jobs
+from palimpsest.memory.session_memory import session_memory
+from palimpsest.memory.work import PipelinePlaces
+from palimpsest.policies.named import profile
 from palimpsest.providers.scripted import RoutedScripts, Scripted, ScriptedReply, StalledReply
-from palimpsest.stores.config.memory_config import MemoryConfig
-from palimpsest.stores.ephemeral import FixedClock
 from palimpsest.stores.home import Home
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.stores.memory_config import MemoryConfig
 
 REPLY = json.dumps({"title": "T", "slug": "t", "context": "", "tasks": [{"name": "n", "outcome": "success"}], "changes": []})
 CONFIG = MemoryConfig(jobs="auto", running_notes="off", extract_every=0)

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from finished_sessions import CWD, HOUR, START, add_session, clock_of, places_in, run_now
 
-from palimpsest.engine.memory.pipeline.places import PipelinePlaces
-from palimpsest.memory.pipeline.rollout_file import decode_rollout
-from palimpsest.memory.pipeline.summary_file import RolloutPointer, SummaryInput, check_summary
+from palimpsest.memory.summaries import RolloutPointer, SummaryInput, check_summary, decode_rollout
+from palimpsest.memory.work import PipelinePlaces
 
 SESSIONS = 6
 _SUPPORT = str(Path(__file__).parents[3] / "support" / "projects")

@@ -24,10 +24,10 @@ from msgspec.structs import replace
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import NoteForgotten, UserSaid
 from palimpsest.core.items import Text
-from palimpsest.engine.memory.pipeline.places import PipelinePlaces
 from palimpsest.memory.changes import AcceptedChange
 from palimpsest.memory.note import Note
-from palimpsest.stores.config.memory_config import MemoryConfig
+from palimpsest.memory.work import PipelinePlaces
+from palimpsest.stores.memory_config import MemoryConfig
 
 NOTE = Note(
     name="user_indent",

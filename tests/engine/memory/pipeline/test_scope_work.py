@@ -4,31 +4,19 @@ import json
 from pathlib import Path
 
 import pytest
-from finished_sessions import (
-    CWD,
-    DAY,
-    HOUR,
-    START,
-    Replies,
-    add_session,
-    clock_of,
-    consolidate_one,
-    model_use,
-    places_in,
-    run_now,
-)
+from finished_sessions import CWD, DAY, HOUR, START, Replies, add_session, clock_of, consolidate_one, model_use, places_in, run_now
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from palimpsest.core.events import JobRan, NoteForgotten
-from palimpsest.core.policy import Ask, run_steps
-from palimpsest.engine.memory.pipeline.places import PipelinePlaces
-from palimpsest.engine.memory.pipeline.run import no_announcement
-from palimpsest.engine.memory.pipeline.scope_work import ScopeResult, scope_steps
+from palimpsest.core.plans import Ask, run_steps
 from palimpsest.memory.changes import AcceptedChange
+from palimpsest.memory.consolidation import ScopeResult, scope_steps
 from palimpsest.memory.note import Note
-from palimpsest.stores.config.memory_config import MemoryConfig
+from palimpsest.memory.pipeline import no_announcement
+from palimpsest.memory.work import PipelinePlaces
+from palimpsest.stores.memory_config import MemoryConfig
 
 NOW = START + DAY
 NOTE = Note(

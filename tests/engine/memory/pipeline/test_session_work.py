@@ -9,10 +9,8 @@ from finished_sessions import CWD, DAY, HOUR, START, Replies, add_session, model
 from palimpsest.core.errors import ProviderError
 from palimpsest.core.events import UserSaid
 from palimpsest.core.items import Text
-from palimpsest.engine.memory.pipeline.session_work import SessionResult
-from palimpsest.stores.notes.claims import Claim
-from palimpsest.stores.notes.rollouts import RolloutRow
-from palimpsest.stores.notes.spending import Tokens
+from palimpsest.memory.phase_one import SessionResult
+from palimpsest.memory.work_store import Claim, RolloutRow, Tokens
 
 DRAFT = {"kind": "user", "about": "uses tabs", "body": "The user wants to use tabs.", "backstory": "said on 2026-05-28"}
 REPLY = {

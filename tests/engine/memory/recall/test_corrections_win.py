@@ -11,22 +11,20 @@ import pytest
 from msgspec.structs import replace
 from recalling_desk import NOON
 
-from palimpsest.apps.plugin.hooks.notes_text import notes_at_start, notes_for_prompt
+from pal.plugin.evidence import notes_at_start, notes_for_prompt
 from palimpsest.core.events import Event, UserSaid
 from palimpsest.core.items import Text
-from palimpsest.engine.memory.memories import Memories
-from palimpsest.engine.memory.notebook import Notebook
-from palimpsest.engine.memory.project_memory import ProjectMemory
-from palimpsest.engine.memory.recall.querying import MemorySearch
 from palimpsest.memory.changes import AcceptedChange, Memory, judge_change
-from palimpsest.memory.evidence.stated import statements
-from palimpsest.memory.note import Note
-from palimpsest.memory.note_file import encode_note
-from palimpsest.stores.config.memory_config import MemoryConfig
-from palimpsest.stores.ephemeral import FixedClock
+from palimpsest.memory.evidence import statements
+from palimpsest.memory.note import Note, encode_note
+from palimpsest.memory.notebook import Memories, Notebook
+from palimpsest.memory.query import MemorySearch
+from palimpsest.memory.session_memory import ProjectMemory
+from palimpsest.memory.store import NoteFolder
 from palimpsest.stores.files import FileStateSlot
 from palimpsest.stores.home import Home
-from palimpsest.stores.notes.folder import NoteFolder
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.stores.memory_config import MemoryConfig
 
 # Of every run of the tests, and of `pytest -m long`.
 HISTORIES, MORE_HISTORIES = 250, 1_000

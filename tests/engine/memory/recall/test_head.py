@@ -6,16 +6,16 @@ import pytest
 from msgspec.structs import replace
 from recalling_desk import TABS, Desk, ask, note, view_text
 
+from palimpsest.agent.agent import Agent
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Item, Text
-from palimpsest.core.tokens.estimate import estimate
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.memory.recall.head import head_texts
-from palimpsest.engine.memory.session_memory import session_memory
+from palimpsest.core.tokens import estimate
 from palimpsest.memory.changes import AcceptedChange
 from palimpsest.memory.note import check_note
-from palimpsest.sources.notes import KEY
-from palimpsest.stores.config.memory_config import MemoryConfig
+from palimpsest.memory.recall_prompts import head_texts
+from palimpsest.memory.session_memory import session_memory
+from palimpsest.sources.prompts import KEY
+from palimpsest.stores.memory_config import MemoryConfig
 
 SUMMARY = "v1\n## User profile\nA careful person.\n"
 

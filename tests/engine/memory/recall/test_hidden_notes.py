@@ -7,13 +7,12 @@ import pytest
 from msgspec.structs import replace
 from recalling_desk import TABS, Desk, ask, note, recalled, view_text
 
-from palimpsest.core.edits import Fold, Keep, Mask
+from palimpsest.agent.agent import Agent
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ContextStated, ModelReplied, Statement, ViewEdited
-from palimpsest.core.items import ToolCall
-from palimpsest.core.log.undo import restore, undo
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.memory.recall.notes.index import NoteIndex
+from palimpsest.core.items import Fold, Keep, Mask, ToolCall
+from palimpsest.core.undo import restore, undo
+from palimpsest.memory.note_index import NoteIndex
 
 SECRET = note("user_home", "the user lives in Xanadu", "Xanadu is where the user lives.\n")
 PROMPT = "where does the user live, in Xanadu?"

@@ -8,8 +8,8 @@ import pytest
 from past_sessions import PastSession
 from recalling_desk import Desk, note
 
-from palimpsest.engine.agent import Agent
-from palimpsest.tools.workspace import Workspace
+from palimpsest.agent.agent import Agent
+from palimpsest.agent.workspace import Workspace
 
 FAILURE = "src/net/socket.ts(14,3): error TS2554: Expected 2 arguments, but got 1."
 

@@ -11,15 +11,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from recalling_desk import QUIET, TABS, Desk, bodies, note
 
+from palimpsest.agent.agent import Agent
+from palimpsest.agent.workspace import Workspace
 from palimpsest.core.events import CallStarted, JobRan, ModelReplied, TurnEnded, TurnStarted, UserSaid
 from palimpsest.core.items import Text
-from palimpsest.core.tokens.estimate import estimate
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.memory.recall.session_index import open_sessions, unread_sessions
-from palimpsest.engine.memory.session_jobs.past_sessions import IndexPastSessions
+from palimpsest.core.tokens import estimate
 from palimpsest.memory.changes import AcceptedChange
 from palimpsest.memory.note import Note
-from palimpsest.tools.workspace import Workspace
+from palimpsest.memory.session_index import IndexPastSessions, open_sessions, unread_sessions
 
 
 @pytest.fixture

@@ -11,21 +11,19 @@ import pytest
 from msgspec.structs import replace
 from recalling_desk import QUIET, TABS, Desk, ask, bodies, note, recalled, recalled_text, view_text
 
-from palimpsest.core.edits import Fold, Put
+from palimpsest.agent.agent import Agent
 from palimpsest.core.errors import ProviderError
 from palimpsest.core.events import CallStarted, Failed, ModelReplied, Recalled, UserSaid, ViewEdited
-from palimpsest.core.items import Text, ToolCall
-from palimpsest.core.tokens.estimate import estimate
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.memory.recall.notes.index import NoteIndex
-from palimpsest.engine.memory.recalling import NoteRecall
-from palimpsest.engine.memory.session_memory import session_memory
-from palimpsest.engine.memory.topics.place import notes_place
+from palimpsest.core.items import Fold, Put, Text, ToolCall
+from palimpsest.core.tokens import estimate
 from palimpsest.memory.changes import AcceptedChange
-from palimpsest.memory.note import Note
-from palimpsest.memory.note_file import to_claude
+from palimpsest.memory.note import Note, to_claude
+from palimpsest.memory.note_index import NoteIndex
+from palimpsest.memory.recalling import NoteRecall
+from palimpsest.memory.session_memory import session_memory
+from palimpsest.memory.topic_place import notes_place
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.config.memory_config import MemoryConfig
+from palimpsest.stores.memory_config import MemoryConfig
 
 PROMPT = "How do I indent the Makefile recipe?"
 OTHERS = tuple(note(f"project_{word}", f"the {word} is decided on friday") for word in ("banner", "harbour", "lantern", "meadow", "oyster"))

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from recalling_desk import note
 
-from palimpsest.engine.memory.recall.stale_files import StaleFiles
+from palimpsest.memory.note_evidence import StaleFiles
 
 pytestmark = pytest.mark.machine
 

@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 from recalling_desk import TABS, Desk, note, recalled
 
+from palimpsest.agent.agent import Agent
+from palimpsest.core.deltas import TextDelta
 from palimpsest.core.events import Event, ModelReplied
-from palimpsest.core.events.deltas import TextDelta
 from palimpsest.core.items import Text
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.memory.recall.notes.index import NoteIndex
-from palimpsest.stores.notes.jobs_database import JobsDatabase
-from palimpsest.stores.notes.recall_index import NoteUse
-from palimpsest.stores.notes.rollouts import RolloutRow, RolloutRows
+from palimpsest.memory.note_index import NoteIndex
+from palimpsest.memory.recall_store import NoteUse
+from palimpsest.memory.work_store import JobsDatabase, RolloutRow, RolloutRows
 
 PROMPT = "How do I indent the Makefile recipe?"
 NOON = "2026-05-28T20:26:40Z"

@@ -13,17 +13,17 @@ import pytest
 from msgspec.structs import replace
 from recalling_desk import QUIET, TABS, Desk, note
 
+from palimpsest.agent.agent import Agent
+from palimpsest.coding.build import equip
+from palimpsest.coding.settings import CodingSettings, McpSettings
 from palimpsest.core.events import CallStarted, ModelReplied, TurnEnded, TurnStarted, UserSaid
 from palimpsest.core.items import Text
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.coding.equip import equip
-from palimpsest.engine.coding.settings import CodingSettings, McpSettings
-from palimpsest.engine.memory.recall.notes.index import NoteIndex
-from palimpsest.engine.memory.recall.querying import MemorySearch
-from palimpsest.engine.memory.recall.session_index import open_sessions
-from palimpsest.engine.memory.recall.vectors import query_similarity
-from palimpsest.engine.memory.session_memory import SessionMemory, session_memory
-from palimpsest.memory.recall.ranking import rank
+from palimpsest.memory.note_index import NoteIndex
+from palimpsest.memory.query import MemorySearch
+from palimpsest.memory.recall_ranking import rank
+from palimpsest.memory.session_index import open_sessions
+from palimpsest.memory.session_memory import SessionMemory, session_memory
+from palimpsest.memory.vectors import query_similarity
 from palimpsest.providers.scripted import Scripted
 
 EMBEDDED = replace(QUIET, recall_embeddings=True)

@@ -10,18 +10,17 @@ from pathlib import Path
 import pytest
 from remembering import RememberingAgent, add, calling, changes, runs_of
 
+from palimpsest.agent.agent import Agent
 from palimpsest.core.errors import ProviderError
-from palimpsest.core.events import Body, CallStarted, JobRan, ModelReplied, NoteSaved, SessionOpened, ToolReturned, Usage
-from palimpsest.core.events.calls import EventRef
+from palimpsest.core.events import Body, CallStarted, EventRef, JobRan, ModelReplied, NoteSaved, SessionOpened, ToolReturned, Usage
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.ports import Sendable
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.memory.jobs import memory_job_names, memory_jobs
-from palimpsest.engine.memory.session_memory import session_memory
-from palimpsest.profiles.named import profile
+from palimpsest.memory.jobs import memory_job_names, memory_jobs
+from palimpsest.memory.session_memory import session_memory
+from palimpsest.memory.work_store import DaySpending, Tokens
+from palimpsest.policies.named import profile
 from palimpsest.providers.scripted import ScriptedAnswer, StalledReply
-from palimpsest.stores.config.memory_config import MemoryConfig
-from palimpsest.stores.notes.spending import DaySpending, Tokens
+from palimpsest.stores.memory_config import MemoryConfig
 
 JOB = "extract_notes"
 NO_PIPELINE = MemoryConfig(jobs="auto", sessions_per_start=0)

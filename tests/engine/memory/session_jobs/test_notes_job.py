@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 from remembering import RememberingAgent, runs_of
 
+from palimpsest.agent.agent import Agent
 from palimpsest.core.events import Body, CallStarted, ModelReplied, NotesTaken, Rewound, ToolReturned, ViewEdited
 from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult, text_of
 from palimpsest.core.ports import Sendable
-from palimpsest.engine.agent import Agent
-from palimpsest.engine.memory.session_jobs.running_notes import settled_items, uses_notes
-from palimpsest.memory.running_notes import SECTIONS, empty_notes
-from palimpsest.profiles.named import PROFILES, profile
+from palimpsest.memory.running_notes import SECTIONS, empty_notes, settled_items, uses_notes
+from palimpsest.policies.named import PROFILES, profile
 from palimpsest.providers.scripted import ScriptedAnswer, ScriptedReply, StalledReply
-from palimpsest.stores.config.memory_config import MemoryConfig
+from palimpsest.stores.memory_config import MemoryConfig
 
 JOB = "running_notes"
 STATE = f"_{SECTIONS['Current State']}_\n"

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from remembering import RememberingAgent, add, changes, runs_of
 
-from palimpsest.apps.shown_text import saved_note_line
+from pal.text import saved_note_line
 from palimpsest.core.events import NoteSaved, UserSaid
-from palimpsest.engine.memory.session_jobs.applying import AppliedChanges, apply_changes
 from palimpsest.memory.changes import AcceptedChange, AddNote, Draft, QuotableEvent, SupersedeNote
+from palimpsest.memory.extraction import AppliedChanges, apply_changes
 from palimpsest.memory.note import Note
-from palimpsest.stores.config.memory_config import MemoryConfig
+from palimpsest.stores.memory_config import MemoryConfig
 
 OFF = MemoryConfig(jobs="off")
 LATER = QuotableEvent("s:9", "user", "no, use four spaces for the indent", "2036-05-04T10:00:00Z")

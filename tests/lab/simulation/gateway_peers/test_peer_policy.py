@@ -8,10 +8,9 @@ import pytest
 from msgspec.structs import replace
 from situations import situation, used, words
 
-from palimpsest.core.edits import Mask, Unmask
-from palimpsest.core.items import Cover, Item
-from palimpsest.core.policy import Proposal
-from palimpsest.lab.simulation.gateway_peers.policy import DROPPED, Messages, PeerPolicy, PeerProcess, message_list
+from pal_lab.bench.peers import DROPPED, Messages, PeerPolicy, PeerProcess, message_list
+from palimpsest.core.items import Cover, Item, Mask, Unmask
+from palimpsest.core.plans import Proposal
 
 ITEMS = (words("1.0", 10), *used(2, "Read", '{"path": "a.py"}', 7_000), *used(4, "Bash", '{"command": "ls"}', 30))
 GIVEN: Messages = [

@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
-from palimpsest.lab.simulation.gateway_peers.table import EARLIER, PEERS, PeerRow, peer_rows, peers_markdown
-from palimpsest.lab.simulation.loading import LoadedSession, load_log
-from palimpsest.lab.synthetic.sessions import synthetic_session
-from palimpsest.stores.ephemeral import MemoryBlobs, MemorySessions
+from pal.replay.recording import LoadedSession, load_log
+from pal_lab.bench.peers import EARLIER, PEERS, PeerRow, peer_rows, peers_markdown
+from palimpsest.stores.in_memory import MemoryBlobs, MemorySessions
+from palimpsest.testing.synthetic import synthetic_session
 
 
 @pytest.fixture(scope="module")

@@ -2,12 +2,11 @@
 
 from msgspec.structs import replace
 
+from palimpsest.memory.dated import DueNote, due_notes, persons_named
 from palimpsest.memory.note import Note
-from palimpsest.memory.recall.dated.dates import day_of
-from palimpsest.memory.recall.dated.due import DueNote, due_notes, persons_named
-from palimpsest.memory.recall.index import RecallIndex
-from palimpsest.memory.recall.ranking import RankingOptions, rank
-from palimpsest.memory.recall.units import RecallUnit
+from palimpsest.memory.recall_index import RecallIndex
+from palimpsest.memory.recall_ranking import RankingOptions, rank
+from palimpsest.memory.recall_terms import RecallUnit, day_of
 
 PASSPORT = Note(
     name="user_passport",

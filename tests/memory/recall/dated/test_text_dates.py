@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.memory.recall.dated.dates import MOST_DATES, DateSpan, dates_in, day_of
+from palimpsest.memory.recall_terms import MOST_DATES, DateSpan, dates_in, day_of
 
 
 def day(text: str) -> int:

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput
-from palimpsest.core.tokens.estimate import estimate
+from palimpsest.core.tokens import estimate
 from palimpsest.memory.note import Note
-from palimpsest.memory.recall.dated.timeline import TimelineEntry, note_entries, timeline, unit_entries
-from palimpsest.memory.recall.units import RecallUnit
+from palimpsest.memory.recall_selection import TimelineEntry, note_entries, timeline, unit_entries
+from palimpsest.memory.recall_terms import RecallUnit
 
 FIRST = Note(
     name="user_weight",

@@ -5,12 +5,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from palimpsest.memory.note import Note
-from palimpsest.memory.recall.digest.corrections import Correction, corrections, event_of, with_corrections
-from palimpsest.memory.recall.digest.digest import digest
-from palimpsest.memory.recall.index import RecallIndex
-from palimpsest.memory.recall.ranking import rank
-from palimpsest.memory.recall.selection import select
-from palimpsest.memory.recall.units import RecallUnit
+from palimpsest.memory.recall_index import RecallIndex
+from palimpsest.memory.recall_ranking import rank
+from palimpsest.memory.recall_selection import Correction, corrections, digest, event_of, select, with_corrections
+from palimpsest.memory.recall_terms import RecallUnit
 
 OLD = Note(
     name="user_home",

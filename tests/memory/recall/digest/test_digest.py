@@ -3,13 +3,11 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palimpsest.core.tokens.estimate import estimate
-from palimpsest.memory.recall.digest.digest import MOST_UNITS, digest
-from palimpsest.memory.recall.digest.newer_values import DatedSentence, newer_values
-from palimpsest.memory.recall.index import RecallIndex
-from palimpsest.memory.recall.ranking import RecallHit, rank
-from palimpsest.memory.recall.selection import RecalledLines
-from palimpsest.memory.recall.units import RecallUnit
+from palimpsest.core.tokens import estimate
+from palimpsest.memory.recall_index import RecallIndex
+from palimpsest.memory.recall_ranking import RecallHit, rank
+from palimpsest.memory.recall_selection import MOST_UNITS, DatedSentence, RecalledLines, digest, newer_values
+from palimpsest.memory.recall_terms import RecallUnit
 
 
 def talk(session: str, date: str, *texts: str) -> list[RecallUnit]:

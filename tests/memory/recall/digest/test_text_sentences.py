@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.memory.recall.digest.sentences import Sentence, read_sentence, sentences
+from palimpsest.memory.recall_selection import Sentence, read_sentence, sentences
 
 
 def test_sentences_end_at_stops_marks_and_line_breaks_and_not_behind_abbreviations() -> None:

@@ -6,12 +6,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput
-from palimpsest.memory.recall.index import RecallIndex
-from palimpsest.memory.recall.ranking import rank
-from palimpsest.memory.recall.selection import select
-from palimpsest.memory.recall.stored.revision import absorb, erase, erased_share
-from palimpsest.memory.recall.stored.snapshot import FORMAT, decode_index, encode_index
-from palimpsest.memory.recall.units import RecallUnit
+from palimpsest.memory.recall_index import FORMAT, RecallIndex, absorb, decode_index, encode_index, erase, erased_share
+from palimpsest.memory.recall_ranking import rank
+from palimpsest.memory.recall_selection import select
+from palimpsest.memory.recall_terms import RecallUnit
 
 WORDS = ("kitten", "harbour", "deploy", "parser", "winter", "camping", "橘猫养在家里", "why?", "Tim's", "login.py", "7", "the")
 texts = st.lists(st.sampled_from(WORDS), min_size=0, max_size=9).map(" ".join)

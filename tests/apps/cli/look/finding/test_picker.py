@@ -3,7 +3,7 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from palimpsest.apps.cli.look.finding.picker import pick
+from pal.cli.picker import pick
 
 ROWS = [("a", "aaaa  shop  Fix the parser"), ("b", "bbbb  web  Fix the tests"), ("c", "cccc  shop  Look around")]
 

@@ -5,12 +5,12 @@ import pytest
 from corpus import GOLDEN, golden
 from pal_runs import LONG, MODEL, SMALL, Pal, long, small
 
+from pal.replay.curve import curve_names
 from palimpsest.core.events import CallStarted, ModelReplied, SessionOpened, Usage, UserSaid
 from palimpsest.core.items import Text
-from palimpsest.core.log.log import Log
-from palimpsest.lab.curve import curve_names
-from palimpsest.stores.ephemeral import FixedClock
-from palimpsest.stores.jsonl import JsonlSessions
+from palimpsest.core.log import Log
+from palimpsest.stores.in_memory import FixedClock
+from palimpsest.stores.sessions import JsonlSessions
 
 CLAUDE = "claude/2.1.325/projects/*/*.jsonl"
 

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from recorded import compacted_session, edit_part, read_part
 
-from palimpsest.apps.cli.try_out.replay.checks import report_calibration
-from palimpsest.apps.cli.try_out.replay.sessions import SessionLoaders
+from pal.cli.replay_table import SessionLoaders
+from pal_lab.cost.checks import report_calibration
 from palimpsest.core.errors import BadInput
 
 

@@ -3,7 +3,7 @@
 import pytest
 from generated_clients import SCENARIOS, generated_row
 
-from palimpsest.lab.bench.processes.live.live_gateway import MOST_ERROR, MOST_RATIO
+from pal_lab.bench.live import MOST_ERROR, MOST_RATIO
 
 
 def test_the_bill_of_every_generated_client_stays_within_a_hundredth_of_direct_and_what_is_said_of_it_is_true() -> None:

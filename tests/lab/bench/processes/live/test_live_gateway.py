@@ -6,12 +6,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from palimpsest.lab.bench.processes.live.honest_cache import BilledTokens, MarkedCache, PrefixCache
-from palimpsest.lab.bench.processes.live.live_gateway import live_rows
-from palimpsest.lab.bench.processes.live.recorded_requests import recorded_requests
+from pal_lab.bench.live import BilledTokens, MarkedCache, PrefixCache, live_rows, recorded_requests
 
 GOLDEN = Path(__file__).parents[4] / "golden/foreign/claude/2.1.325/projects/-repo-project/69901b92-81d1-436f-9093-e5364257259e.jsonl"
-PAL = (sys.executable, "-m", "palimpsest.apps.cli")
+PAL = (sys.executable, "-m", "pal.cli")
 
 
 def transcript(path: Path, rounds: int) -> Path:

@@ -1,0 +1,6 @@
+"""`python -m palimpsest.apps.cli` is `pal`."""
+
+from pal.cli.start import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The laboratory: benchmarks, calibration, tuning, and measurements of cost and of recall."""

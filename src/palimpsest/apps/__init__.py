@@ -1,1 +1,0 @@
-"""Programs built on the engine."""

@@ -1,1 +1,0 @@
-"""Commands that import and export sessions."""

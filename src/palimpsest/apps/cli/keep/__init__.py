@@ -1,1 +1,0 @@
-"""Commands that check and maintain the home folder."""

@@ -1,1 +1,0 @@
-"""The commands of `pal memory`: notes that outlive a session."""

@@ -1,1 +1,0 @@
-"""Output of commands: values and formats, and tables on a terminal."""

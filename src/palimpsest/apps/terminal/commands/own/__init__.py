@@ -1,1 +1,0 @@
-"""Commands of the user and of projects: Markdown files, found, read and filled with arguments."""

@@ -1,1 +1,0 @@
-"""What the user types: the input line, its keys, its history and its completion."""

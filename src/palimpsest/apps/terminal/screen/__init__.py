@@ -1,1 +1,0 @@
-"""What the terminal shows: a session as blocks, and blocks as lines."""

@@ -1,1 +1,0 @@
-"""What tool calls and shell lines do: classes, file accesses, commands, tests."""

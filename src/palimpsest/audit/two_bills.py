@@ -1,0 +1,408 @@
+"""Two bills of the same traffic: requests as they were sent, and as their owner gave them, each with a simulated cache of its own."""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from math import sqrt
+from typing import Final, NamedTuple, Self
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from palimpsest.audit.cache import (
+    EMPTY_CACHE,
+    FIVE_MINUTES_MS,
+    HOUR_MS,
+    LOOK_BACK_BLOCKS,
+    MOST_PROMPTS,
+    STEP_TOKENS,
+    Block,
+    Breakpoint,
+    CacheContents,
+    CacheEntry,
+    Prompt,
+    bill,
+    cache_rules,
+    shared_blocks,
+)
+from palimpsest.audit.measured_sizes import MeasuredSizes
+from palimpsest.core.events import ForeignNoted, Usage
+from palimpsest.core.items import ReasoningLost, Value, shared_prefix_length
+from palimpsest.core.log import Log
+from palimpsest.wire.models import ModelCard, simulated_cost, total_usd
+from palimpsest.wire.request import MAX_BREAKPOINTS
+
+_FORMAT: Final = "gateway"
+# A reported read within this share of the prompt, or so many tokens, of the expected one is the expected one.
+_TOLERANCE: Final = 0.005
+_TOLERANCE_TOKENS: Final = 64
+# How far the measured tokens of a beginning may be from its true ones, because a report covered it together with what follows.
+_SIZE_ERROR: Final = 0.1
+# The same for tools and parts of the system prompt, which are first reported all at once.
+_HEAD_SIZE_ERROR: Final = 0.4
+# So many reports are waited for, and if none of them has read anything so many, after which it is taken that nothing is read.
+_REPORTS_WITH_READ: Final = 2
+_REPORTS_WITHOUT_READ: Final = 5
+# How far the size of one block may be off: of one that a report covered together with others, and of one that none has covered.
+_MEASURED_ERROR: Final = 0.1
+_ESTIMATED_ERROR: Final = 0.4
+
+
+class BilledRequest(NamedTuple):
+    """The blocks of a request in order, with estimated sizes, its cache breakpoints, and the first block of each message.
+
+    Blocks before those of the first message are the tools, so many, and the system prompt.
+    """
+
+    blocks: Sequence[Block]
+    breakpoints: Sequence[Breakpoint] = ()
+    starts: Sequence[int] = ()
+    tools: int = 0
+
+    @property
+    def heads(self) -> int:
+        """The number of blocks before the first message."""
+        return self.starts[0] if self.starts else 0
+
+    def finds(self, end: int) -> bool:
+        """Whether a breakpoint finds what is cached up to the end of a block."""
+        return any(0 <= point.at - end < LOOK_BACK_BLOCKS for point in self.breakpoints)
+
+    def place_of(self, block: int) -> tuple[int, int] | None:
+        """The message that a block belongs to, and its number there; `None` if it is one of the tools or the system prompt."""
+        message = bisect_right(self.starts, block) - 1
+        return None if message < 0 else (message, block - self.starts[message])
+
+
+class PricedCall(Value, frozen=True):
+    """What a call cost in dollars, what it would have cost as it was given, `None` if no price is known, and the tokens of both prompts.
+
+    `reasoning_lost` is the thinking that its request was the first to be sent without, because of edits. `recoveries` is 1 if it was sent
+    again, because the provider had refused its thinking.
+    """
+
+    usd: float | None = 0.0
+    usd_without: float | None = 0.0
+    tokens_given: int = 0
+    tokens_sent: int = 0
+    reasoning_lost: ReasoningLost = ReasoningLost()
+    recoveries: int = 0
+
+    def with_more(self, usd: float | None) -> "PricedCall":
+        """The call with dollars that it would have cost in any case; `None` makes both numbers unknown."""
+        return replace(self, usd=total_usd((self.usd, usd)), usd_without=total_usd((self.usd_without, usd)))
+
+
+UNKNOWN_CALL: Final = PricedCall(None, None)
+"""A call that was sent, and of which it is not known what it cost."""
+
+
+class GatewayBill(Value, frozen=True):
+    """The bill of a session so far: dollars as they were, and as they would have been without the gateway; tokens of all prompts.
+
+    `unpriced` requests are in neither of the dollars, because no price of their model is known, or not what they used. Without others
+    these are `None`.
+    `reasoning_lost` is the thinking that edits have made unusable; what it costs to think it again is in neither of the dollars.
+    """
+
+    mode: str
+    requests: int = 0
+    usd: float | None = 0.0
+    usd_without: float | None = 0.0
+    tokens_given: int = 0
+    tokens_sent: int = 0
+    unpriced: int = 0
+    reasoning_lost: ReasoningLost = ReasoningLost()
+    recoveries: int = 0
+
+    def plus(self, call: PricedCall) -> Self:
+        """Return the bill after another call."""
+        usd, without, unpriced = self.usd, self.usd_without, self.unpriced
+        if call.usd is None or call.usd_without is None:
+            unpriced += 1
+            usd, without = (None, None) if unpriced > self.requests else (usd, without)
+        else:
+            usd, without = (usd or 0.0) + call.usd, (without or 0.0) + call.usd_without
+        one, other = self.reasoning_lost, call.reasoning_lost
+        tokens = None if one.tokens is None or other.tokens is None else one.tokens + other.tokens
+        return replace(
+            self,
+            requests=self.requests + 1,
+            usd=usd,
+            usd_without=without,
+            tokens_given=self.tokens_given + call.tokens_given,
+            tokens_sent=self.tokens_sent + call.tokens_sent,
+            unpriced=unpriced,
+            reasoning_lost=ReasoningLost(one.blocks + other.blocks, tokens),
+            recoveries=self.recoveries + call.recoveries,
+        )
+
+    def with_read(self, usd: float | None) -> Self:
+        """Return the bill after a read that kept the cache alive; directly it would not have been paid."""
+        return self.plus(UNKNOWN_CALL) if usd is None else replace(self, usd=total_usd((self.usd, usd)))
+
+    def noted(self) -> ForeignNoted:
+        """Return the event that records the bill."""
+        return ForeignNoted(_FORMAT, foreign=Raw(msgspec.json.encode(_BillRecord(self))))
+
+
+class _BillRecord(Value, frozen=True):
+    gateway: GatewayBill
+
+
+_decoder = msgspec.json.Decoder(_BillRecord)
+
+
+def newest_bill(log: Log) -> GatewayBill | None:
+    """Return the newest bill that a log records; `None` if it records none. One comes with each reply, and few events follow it."""
+    for seq in range(log.tip, -1, -1):
+        body = log.event(seq).body
+        if isinstance(body, ForeignNoted) and body.format == _FORMAT:
+            with suppress(msgspec.DecodeError):
+                return _decoder.decode(body.foreign).gateway
+    return None
+
+
+class _SimulatedCache:
+    """The requests of one list and the cache that they fill."""
+
+    def __init__(self, card: ModelCard) -> None:
+        self._card = card
+        self._rules = cache_rules(card)
+        self.prompt = Prompt()
+        self.contents: CacheContents = EMPTY_CACHE
+
+    def billed(self, request: BilledRequest, now: int) -> tuple[Prompt, Usage, CacheContents]:
+        """Bill a request whose blocks have their sizes, without taking it."""
+        prompt = Prompt.of(request.blocks, self.prompt)
+        found = bill(prompt, self.contents, now, self._rules, tuple(request.breakpoints)[-MAX_BREAKPOINTS:])
+        return prompt, found.usage, found.contents
+
+    def take(self, request: BilledRequest, now: int) -> Usage:
+        """Bill a request and fill the cache with it."""
+        self.prompt, usage, self.contents = self.billed(request, now)
+        return usage
+
+    def live_ends(self, prompt: Prompt, now: int) -> list[int]:
+        """The last blocks of the live entries that a prompt begins with, of a cache with breakpoints."""
+        links = prompt.links
+        live = (each for each in self.contents.entries if now - each.used < each.ttl and each.at_block < len(links))
+        return sorted(each.at_block for each in live if links[each.at_block] == each.link)
+
+    def hold(self, request: BilledRequest, block: int, now: int) -> None:
+        """Take it that the provider holds a request up to a block."""
+        prompt = Prompt.of(request.blocks, self.prompt)
+        if self._rules.kind == "automatic":
+            self.contents = replace(self.contents, prompts=(*self.contents.prompts, (prompt.links[: block + 1], now)))
+            return
+        is_long = any(point.long for point in request.breakpoints)
+        entry = CacheEntry(block, prompt.links[block], prompt.sums[block], now, HOUR_MS if is_long else FIVE_MINUTES_MS)
+        self.contents = replace(self.contents, entries=(*self.contents.entries, entry))
+
+    def lose(self, request: BilledRequest, block: int) -> None:
+        """Take it that the provider holds nothing of a request beyond a block."""
+        links = Prompt.of(request.blocks, self.prompt).links
+        kept = [
+            entry
+            for entry in self.contents.entries
+            if entry.at_block <= block or entry.at_block >= len(links) or links[entry.at_block] != entry.link
+        ]
+        prompts = [(each[: block + 1] if each[:1] == links[:1] else each, used) for each, used in self.contents.prompts]
+        self.contents = CacheContents(tuple(kept), tuple(each for each in prompts if each[0]))
+
+
+class TwoBills:
+    """The simulated caches of one conversation: of the requests that were sent, and of those that were given.
+
+    While both were always the same, both bills are what the provider reported. Once they differ, the second bill is that of the simulated
+    cache. Sizes of blocks are measured by the reports. Where a report shows that the provider holds more or
+    less than the simulated cache, both caches are set right; a miss that only the sent list has is the gateway's own. `ignored` are the
+    parts of the system prompt, by number, that differ in each request and that the provider does not look at.
+    """
+
+    def __init__(self, card: ModelCard) -> None:
+        self._card = card
+        self._is_automatic = card.cache == "automatic"
+        # Whether what enters an automatic cache is reported as written; some servers report it as input, whatever the price of a write.
+        self._reports_writes = True
+        self._sizes = MeasuredSizes()
+        self._given, self._sent = _SimulatedCache(card), _SimulatedCache(card)
+        self.ignored: frozenset[int] = frozenset()
+        # Whether anything was ever sent otherwise than it was given.
+        self._differ = False
+        # The newest requests as they were given and as they were sent, with their times.
+        self._past: deque[tuple[BilledRequest, BilledRequest, int]] = deque(maxlen=MOST_PROMPTS)
+        self._reports = 0
+        self._has_read = False
+
+    @property
+    def has_reports(self) -> bool:
+        """Whether the provider has reported enough for sizes to be measured, and for what is cached to be known.
+
+        The second one tells which line that always changes the provider does not look at: until then the cache of a conversation that goes
+        on after a restart seems lost. While nothing was read, because tools or the system prompt change, some more tell that nothing is.
+        """
+        return self._reports >= (_REPORTS_WITH_READ if self._has_read else _REPORTS_WITHOUT_READ)
+
+    def goes_on(self, given: BilledRequest) -> bool:
+        """Whether a request goes on from one of the newest as they were given."""
+        digests = [digest for digest, _ in self._named(given).blocks]
+        known = ([digest for digest, _ in self._named(older).blocks] for older, _, _ in self._past)
+        return any(digests[: len(older)] == older for older in known)
+
+    def add(self, given: BilledRequest, sent: BilledRequest, usage: Usage, now: int) -> PricedCall:
+        """Bill one call at time `now`, in milliseconds, with the usage that the provider reported."""
+        self._reports += 1
+        self._has_read = self._has_read or usage.cache_read > 0
+        if self._is_automatic and (usage.cache_write or usage.input > self._card.cache_minimum + STEP_TOKENS):
+            self._reports_writes = usage.cache_write > 0
+        self._learn_beginning(sent, usage, now)
+        self._sizes.learn(self._named(sent).blocks, usage.prompt, sent.heads)
+        self._learn_ignored(sent, usage, now)
+        self._learn_read(sent, usage, now)
+        own, other = self.sized(sent), self.sized(given)
+        self._set_right(other, own, usage, now)
+        given_usage = replace(self._as_reported(self._given.take(other, now)), output=usage.output)
+        self._sent.take(own, now)
+        self._past.append((given, sent, now))
+        self._differ = self._differ or given != sent
+        more_tokens = self._given.prompt.tokens - self._sent.prompt.tokens
+        tokens = max(0, usage.prompt + more_tokens), usage.prompt
+        if not self._card.prices.are_known:
+            return PricedCall(None, None, *tokens)
+        paid = simulated_cost(usage, self._card).total
+        return PricedCall(paid, simulated_cost(given_usage, self._card).total if self._differ else paid, *tokens)
+
+    def sized(self, request: BilledRequest) -> BilledRequest:
+        """The request with the sizes that the reports so far measure, and one name for what the provider does not look at."""
+        return request._replace(blocks=self._sizes.sized(self._named(request).blocks))
+
+    def cost_sent(self, sized: BilledRequest, now: int) -> float:
+        """The dollars that the prompt of a request would cost, with what the requests that were sent have cached."""
+        return simulated_cost(self._as_reported(self._sent.billed(sized, now)[1]), self._card).total
+
+    def cost_given(self, sized: BilledRequest, now: int) -> float:
+        """The dollars that the prompt of a request would cost, if all requests had been sent as they were given."""
+        return simulated_cost(self._as_reported(self._given.billed(sized, now)[1]), self._card).total
+
+    def _as_reported(self, usage: Usage) -> Usage:
+        """A simulated usage as the provider reports it."""
+        return usage if self._reports_writes else replace(usage, input=usage.input + usage.cache_write, cache_write=0)
+
+    def doubt(self, one: BilledRequest, other: BilledRequest) -> float:
+        """The dollars by which the difference in cost of two sized requests may be off, because sizes are not exact."""
+        shared = shared_prefix_length(one.blocks, other.blocks)
+        first, second = dict(one.blocks[shared:]), dict(other.blocks[shared:])
+        squares = estimated = 0.0
+        for digest, size in (*first.items() - second.items(), *second.items() - first.items()):
+            if self._sizes.is_measured(digest):
+                # Reports were shared out among blocks, each time with another error.
+                squares += max(_MEASURED_ERROR * size, self._sizes.error_of(digest)) ** 2
+            else:
+                estimated += _ESTIMATED_ERROR * size
+        return simulated_cost(Usage(cache_write=round(sqrt(squares) + estimated)), self._card).total
+
+    def cached_end(self, sized: BilledRequest, now: int) -> int | None:
+        """The last block of the longest live prefix of a request that is about to be sent; `None` if nothing of it is cached."""
+        prompt = Prompt.of(sized.blocks, self._sent.prompt)
+        return max(self._sent.live_ends(prompt, now), default=None)
+
+    def _named(self, request: BilledRequest) -> BilledRequest:
+        """The request with one name for what the provider does not look at."""
+        if not self.ignored:
+            return request
+        return request._replace(blocks=_without_names(request.blocks, self.ignored, request.tools))
+
+    def _learn_beginning(self, sent: BilledRequest, usage: Usage, now: int) -> None:
+        """Measure the beginning that an automatic cache has read: it ends, but for a step, where the list differs from those before."""
+        if not self._is_automatic or not usage.cache_read:
+            return
+        request, tokens = self.sized(sent), usage.cache_read + STEP_TOKENS / 2
+        prompt, expected, _ = self._sent.billed(request, now)
+        end = max((shared_blocks(links, prompt.links) for links, _ in self._sent.contents.prompts), default=0)
+        off = abs(usage.cache_read - expected.cache_read)
+        if 0 < end <= sent.heads:
+            # Of tools alone it says nothing about messages, but their sizes were never told apart.
+            if STEP_TOKENS < off <= _HEAD_SIZE_ERROR * expected.cache_read:
+                self._sizes.learn_parts(request.blocks, end, round(tokens))
+        elif end and end == shared_blocks(self._sent.prompt.links, prompt.links) and off <= self._tolerance(usage):
+            self._sizes.learn_beginning(request.blocks[:end], tokens, STEP_TOKENS / 3)
+
+    def _learn_ignored(self, sent: BilledRequest, usage: Usage, now: int) -> None:
+        """Find parts of the system prompt that changed, and before which the provider would have stopped reading if it looked at them."""
+        while (place := self._changed_part(sent)) is not None:
+            prompt, expected, _ = self._sent.billed(self.sized(sent), now)
+            before = prompt.sums[place - 1] if place else 0
+            if self._end_of(prompt, usage, now) is not None or usage.cache_read <= max(before, expected.cache_read) + self._tolerance(
+                usage
+            ):
+                return
+            self.ignored |= {place - sent.tools}
+            self._given, self._sent = _SimulatedCache(self._card), _SimulatedCache(self._card)
+            for older_given, older_sent, at in self._past:
+                self._given.take(self.sized(older_given), at)
+                self._sent.take(self.sized(older_sent), at)
+            self._sizes.learn(self._named(sent).blocks, usage.prompt, sent.heads)
+
+    def _changed_part(self, sent: BilledRequest) -> int | None:
+        """The first part of the system prompt that the newest request with the same tools had otherwise; `None` without one."""
+        own = self._named(sent).blocks[: sent.heads]
+        for _, older, _ in reversed(self._past):
+            known = self._named(older).blocks[: older.heads]
+            place = next((at for at, (one, other) in enumerate(zip(own, known, strict=False)) if one[0] != other[0]), None)
+            if place is not None and place >= sent.tools == older.tools:
+                return place
+        return None
+
+    def _learn_read(self, sent: BilledRequest, usage: Usage, now: int) -> None:
+        """Measure the beginning that a cache with breakpoints has read: it ends where an entry of it does."""
+        request = self.sized(sent)
+        end = self._end_of(Prompt.of(request.blocks, self._sent.prompt), usage, now)
+        if end is not None:
+            self._sizes.learn_parts(request.blocks, end + 1, usage.cache_read, usage.prompt)
+
+    def _end_of(self, prompt: Prompt, usage: Usage, now: int) -> int | None:
+        """The last block of the live entry whose tokens are about those that were read; `None` if there is none, or no entries."""
+        read = usage.cache_read
+        ends = self._sent.live_ends(prompt, now) if read and not self._is_automatic else ()
+        nearest = min(ends, key=lambda end: abs(prompt.sums[end] - read), default=None)
+        return nearest if nearest is not None and abs(prompt.sums[nearest] - read) <= _SIZE_ERROR * read + _TOLERANCE_TOKENS else None
+
+    def _set_right(self, given: BilledRequest, sent: BilledRequest, usage: Usage, now: int) -> None:
+        """Set the caches right where the provider read more or less than expected."""
+        prompt, expected, _ = self._sent.billed(sent, now)
+        read, tolerance = usage.cache_read, self._tolerance(usage)
+        if not usage.prompt or abs(read - expected.cache_read) <= tolerance:
+            return
+        block = _nearest(prompt.sums, read)
+        same = shared_blocks(prompt.links, Prompt.of(given.blocks, self._given.prompt).links)
+        # Behind the edits both lists have the same messages, counted from their ends.
+        place = block if block < same else max(same - 1, block + len(given.blocks) - len(sent.blocks))
+        if read > expected.cache_read:
+            self._sent.hold(sent, block, now)
+            self._given.hold(given, place, now)
+            return
+        shared = prompt.sums[same - 1] if same else 0
+        if not self._is_automatic:
+            found = [end for end in self._sent.live_ends(prompt, now) if end < same and sent.finds(end)]
+            shared = max((prompt.sums[end] for end in found), default=0)
+        self._sent.lose(sent, block)
+        # What both lists share is not read either, so that the provider has dropped it; else the miss is one of the edits.
+        if same == len(sent.blocks) == len(given.blocks) or read < shared - tolerance:
+            self._given.lose(given, place)
+
+    def _tolerance(self, usage: Usage) -> float:
+        return max(_TOLERANCE * usage.prompt, _TOLERANCE_TOKENS, 2 * STEP_TOKENS if self._is_automatic else 0)
+
+
+def _nearest(sums: Sequence[int], tokens: int) -> int:
+    """The block whose end is nearest to so many tokens; -1 is the beginning."""
+    after = bisect_right(sums, tokens)
+    before = sums[after - 1] if after else 0
+    return after if after < len(sums) and sums[after] - tokens < tokens - before else after - 1
+
+
+def _without_names(blocks: Sequence[Block], parts: Collection[int], tools: int) -> tuple[Block, ...]:
+    return tuple([(f"~{part}", block[1]) if part in parts else block for part, block in enumerate(blocks, -tools)])

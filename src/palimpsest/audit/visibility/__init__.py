@@ -1,1 +1,0 @@
-"""What the model can still read after an edit, and what is lost."""

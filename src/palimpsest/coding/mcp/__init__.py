@@ -1,0 +1,1 @@
+"""The client of MCP servers, by the official SDK, which only sessions with servers import."""

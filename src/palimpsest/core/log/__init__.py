@@ -1,1 +1,0 @@
-"""The log: appending, recovering, undoing and verifying."""

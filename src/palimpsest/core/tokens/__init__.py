@@ -1,1 +1,0 @@
-"""Tokens: estimates, counters, size rules, truncation and budgets."""

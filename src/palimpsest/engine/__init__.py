@@ -1,1 +1,0 @@
-"""The engine: sessions, model calls, and the moments at which policies run."""

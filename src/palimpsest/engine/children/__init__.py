@@ -1,1 +1,0 @@
-"""Sub-agents: agents that an agent starts, each in a session of its own."""

@@ -1,0 +1,1 @@
+"""Reads sessions of other agents into logs, and writes logs as their files or as readable pages."""

@@ -1,1 +1,0 @@
-"""Reads sessions of other agents into logs, and writes logs as their files."""

@@ -1,1 +1,0 @@
-"""Transcript formats of agents that live in an editor."""

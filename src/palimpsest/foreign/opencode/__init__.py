@@ -1,1 +1,0 @@
-"""Reads sessions of OpenCode."""

@@ -1,1 +1,0 @@
-"""Finds and imports sessions of other programs."""

@@ -1,1 +1,0 @@
-"""Transcript formats of agents that run on benchmarks: one document for each run."""

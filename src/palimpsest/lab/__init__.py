@@ -1,1 +1,0 @@
-"""Replays of recorded sessions, synthetic sessions, probes, reports and benchmarks."""

@@ -1,1 +1,0 @@
-"""Probes: questions that measure what a session still knows after folds."""

@@ -1,1 +1,0 @@
-"""Replaying recorded sessions through the engine."""

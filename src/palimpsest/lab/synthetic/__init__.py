@@ -1,1 +1,0 @@
-"""Synthetic sessions with the statistics of recorded ones."""

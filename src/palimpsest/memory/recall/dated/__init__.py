@@ -1,1 +1,0 @@
-"""What has a date: dates in texts, notes that are due, and timelines."""

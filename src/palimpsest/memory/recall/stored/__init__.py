@@ -1,1 +1,0 @@
-"""An index of recall as bytes, and changes of it beside adding."""

@@ -1,0 +1,166 @@
+"""Recall at a prompt: the notes that bear on it are recorded before it; a failure never breaks a turn."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from threading import Thread
+from typing import TYPE_CHECKING, Final
+
+from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.events import Failed
+from palimpsest.core.items import Part, Text
+from palimpsest.memory.session_memory import SessionMemory
+from palimpsest.policies.profile import Profile
+
+if TYPE_CHECKING:
+    from palimpsest.memory.file_notes import FilePrompt
+    from palimpsest.memory.query import MemorySearch
+    from palimpsest.memory.recall_prompts import HidesForgotten, NotePrompt
+
+
+# Characters of a prompt that are searched for, and of a failure that are recorded.
+_LONGEST_PROMPT: Final = 4_000
+_LONGEST_MESSAGE: Final = 500
+
+
+def memory_search(memory: SessionMemory) -> "Callable[[], MemorySearch]":
+    """Return what makes the search over notes and past sessions, once a tool asks for it."""
+
+    def made() -> "MemorySearch":
+        from palimpsest.memory.query import MemorySearch  # few sessions ask for it
+
+        return MemorySearch(memory, memory.agent.session.log.session)
+
+    return made
+
+
+def stated_notes(memory: SessionMemory) -> Mapping[str, str]:
+    """Return what the context states of the notes, by the key of its source; nothing if there are none. It reads files."""
+    session = memory.agent.session
+    if memory.in_files:
+        return _stated_files(memory)
+    if not memory.is_used() or session.profile.notes.head == "nothing":
+        return {}
+    from palimpsest.memory.recall_prompts import head_texts  # a session without notes needs none of it
+
+    return head_texts(memory, session.profile.notes, session.log.view)
+
+
+def _stated_files(memory: SessionMemory) -> Mapping[str, str]:
+    """Return the index of notes that are plain files, and how to use them: from the first session on, and not for a sub-agent."""
+    session = memory.agent.session
+    if memory.topics is None or session.profile.notes.folder == "home" or session.log.opened.opener is not None:
+        return {}
+    from palimpsest.memory.file_notes import file_texts  # one profile needs it
+
+    return file_texts(memory.topics)
+
+
+class HidesForgottenNotes:
+    """Hides what views show of forgotten notes, see `HidesForgotten`, which a session without notes does not load."""
+
+    def __init__(self, memory: SessionMemory) -> None:
+        self._memory = memory
+        self._made: HidesForgotten | None = None
+
+    def hide(self) -> bool:
+        """Mask the items that show forgotten notes. Returns whether statements of notes changed."""
+        return self._memory.is_used() and self._loaded().hide()
+
+    def shown_in_head(self) -> bool:
+        """Return whether the head of the view shows a forgotten note."""
+        return self._memory.is_used() and self._loaded().shown_in_head()
+
+    def _loaded(self) -> "HidesForgotten":
+        if self._made is None:
+            from palimpsest.memory.recall_prompts import HidesForgotten
+
+            self._made = HidesForgotten(self._memory)
+        return self._made
+
+
+def recall_problems(memory: SessionMemory | None) -> tuple[str, ...]:
+    """Return what the user should know about memory: what it lacks, and what it asks of a model if its notes are plain files."""
+    if memory is None:
+        return ()
+    if memory.in_files:
+        from palimpsest.memory.file_notes import file_notices
+
+        return file_notices(memory)
+    if not memory.config.recall_embeddings:
+        return ()
+    from palimpsest.providers.embedding import (
+        MISSING,  # few settings ask for it
+        is_installed,
+    )
+
+    return () if is_installed() else (f"memory.recall_embeddings is on, but recall goes by words alone: {MISSING}",)
+
+
+def recalls(profile: Profile) -> bool:
+    """Return whether prompts recall notes under a profile."""
+    return profile.notes.recall != "off"
+
+
+class NoteRecall:
+    """Recalls notes at prompts. A failure is recorded once, and never breaks a turn."""
+
+    def __init__(self, memory: SessionMemory) -> None:
+        self._memory = memory
+        self._prompt: NotePrompt | FilePrompt | None = None
+        self._has_failed = False
+        self._preparing: Thread | None = None
+
+    def prepare(self) -> None:
+        """Load the index of the notes in a thread, so that the first prompt does not wait for it; nothing if there is none."""
+        if not self._memory.in_files and self._memory.is_used() and self._memory.agent.session.profile.notes.head != "nothing":
+            self._preparing = Thread(target=self._prepared, name="load notes", daemon=True)
+            self._preparing.start()
+
+    def close(self) -> None:
+        """Wait for what is being loaded."""
+        if self._preparing is not None:
+            self._preparing.join()
+            self._preparing = None
+
+    def _prepared(self) -> None:
+        # What is wrong with the notes is recorded when a prompt meets it.
+        with suppress(Exception):
+            prompt = self._made()
+            if prompt is not None:
+                prompt.prepare()
+
+    async def recall(self, parts: tuple[Part, ...]) -> None:
+        """Record the notes that a prompt recalls; nothing if there are none, or the profile or the settings recall none."""
+        session, config = self._memory.agent.session, self._memory.config
+        text = "\n".join(part.text for part in parts if isinstance(part, Text)).strip()[:_LONGEST_PROMPT]
+        if not text or not config.recall_notes or not recalls(session.profile):
+            return
+        try:
+            prompt = self._prompt or self._made()
+            recalled = None if prompt is None else await prompt.recall(text)
+        except Exception as error:  # noqa: BLE001 - a turn goes on without notes, whatever is wrong with them
+            if not self._has_failed:
+                self._has_failed = True
+                kind = error.kind if isinstance(error, PalimpsestError) else type(error).__name__
+                session.log.append(Failed("recall", kind, str(error)[:_LONGEST_MESSAGE], by="memory"))
+            return
+        if recalled is not None:
+            session.log.append(recalled)
+
+    def _made(self) -> "NotePrompt | FilePrompt | None":
+        """Return what finds notes, once there are any."""
+        if self._memory.in_files:
+            if self._memory.topics is None:
+                return None
+            from palimpsest.memory.file_notes import FilePrompt
+
+            self._prompt = FilePrompt(self._memory, self._memory.topics)
+            return self._prompt
+        if not self._memory.has_notes():
+            return None
+        from palimpsest.memory.note_index import note_index  # a session without notes needs no ranking
+        from palimpsest.memory.recall_prompts import NotePrompt
+
+        index = note_index(self._memory)
+        self._prompt = None if index is None else NotePrompt(self._memory, index)
+        return self._prompt

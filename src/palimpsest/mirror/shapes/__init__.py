@@ -1,1 +1,0 @@
-"""The shapes of message lists: Anthropic Messages, Responses input items, Chat Completions."""

@@ -1,1 +1,0 @@
-"""Policies that mask tool results."""

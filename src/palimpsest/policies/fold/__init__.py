@@ -1,1 +1,0 @@
-"""The fold of the profile `palimpsest`, which is computed from the log, and its narrative."""

@@ -1,1 +1,0 @@
-"""Codex's compaction: a handoff to a summary, when it is due, and what it keeps."""

@@ -1,1 +1,0 @@
-"""Background jobs that need nothing but the log and, at most, a model."""

@@ -1,1 +1,0 @@
-"""Limits of tool results, before they are recorded."""

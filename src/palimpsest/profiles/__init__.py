@@ -1,1 +1,0 @@
-"""Profiles: named bundles of policies with their numbers."""

@@ -1,1 +1,0 @@
-"""Instruction files of the user and the project: which are read, what they import, and how they are stated."""

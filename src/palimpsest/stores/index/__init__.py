@@ -1,1 +1,0 @@
-"""The search index over all sessions."""

@@ -1,1 +1,0 @@
-"""Notes on disk: Markdown files that a person can read and edit, with a log of every change."""

@@ -1,1 +1,0 @@
-"""The tools that read, search and change files of the workspace."""

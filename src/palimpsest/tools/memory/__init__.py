@@ -1,1 +1,0 @@
-"""The tools by which a model reaches notes that outlive the session."""

@@ -1,1 +1,0 @@
-"""The tools that work on the session itself: todo list, task graph, recall, compaction and skills."""

@@ -1,1 +1,0 @@
-"""The tools that run shell commands, and the sandbox that contains them."""

@@ -1,1 +1,0 @@
-"""Anthropic Messages: encoding of requests and decoding of replies."""

@@ -1,1 +1,0 @@
-"""Chat Completions: encoding of requests and decoding of replies."""

@@ -1,1 +1,0 @@
-"""Steps of encoding that the three wires share."""

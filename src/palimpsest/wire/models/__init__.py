@@ -1,1 +1,0 @@
-"""Model cards and prices."""

@@ -1,1 +1,0 @@
-"""OpenAI Responses: encoding of requests and decoding of replies."""
