@@ -1,10 +1,13 @@
 """Context you can audit, undo and price."""
 
+import sys
 from importlib import import_module
 
 # Type checkers know this name; the module `typing` would cost more to import than everything else here.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+
     from palimpsest.agent.agent import Agent, Answer
     from palimpsest.agent.calls import call
     from palimpsest.agent.hooks import Hook, HookCall, HookResult
@@ -95,7 +98,14 @@ __all__ = [
 
 # Where each name lives: a room is opened when its first name is used, so that importing the package costs next to nothing.
 _ROOMS = {
-    "palimpsest.core.items": ("Fold", "Insert", "Keep", "Mask", "Put", "Unmask"),
+    "palimpsest.agent.agent": ("Agent", "Answer"),
+    "palimpsest.agent.calls": ("call",),
+    "palimpsest.agent.hooks": ("Hook", "HookCall", "HookResult"),
+    "palimpsest.agent.limits": ("Limits",),
+    "palimpsest.agent.named_profiles": ("profile",),
+    "palimpsest.agent.session": ("Environment", "Session"),
+    "palimpsest.agent.tool": ("AgentTool", "ToolOutput", "tool_from"),
+    "palimpsest.core.deltas": ("TextDelta",),
     "palimpsest.core.errors": ("PalimpsestError",),
     "palimpsest.core.events": (
         "ContextStated",
@@ -108,29 +118,16 @@ _ROOMS = {
         "UserSaid",
         "ViewEdited",
     ),
-    "palimpsest.core.deltas": ("TextDelta",),
-    "palimpsest.core.items": ("Item", "Text", "ToolCall", "ToolResult"),
-    "palimpsest.core.log": ("Log",),
-    "palimpsest.core.log": ("recover",),
+    "palimpsest.core.items": ("Fold", "Insert", "Item", "Keep", "Mask", "Put", "Text", "ToolCall", "ToolResult", "Unmask"),
+    "palimpsest.core.log": ("Log", "recover"),
     "palimpsest.core.undo": ("restore", "rewind", "undo"),
     "palimpsest.core.view": ("View",),
-    "palimpsest.agent.agent": ("Agent", "Answer"),
-    "palimpsest.agent.calls": ("call",),
-    "palimpsest.follow.conversation": ("Conversation", "compact"),
-    "palimpsest.follow.conversation": ("Compacted", "EditRecord"),
-    "palimpsest.agent.session": ("Environment",),
-    "palimpsest.agent.hooks": ("Hook", "HookCall", "HookResult"),
-    "palimpsest.agent.limits": ("Limits",),
-    "palimpsest.agent.named_profiles": ("profile",),
-    "palimpsest.agent.session": ("Session",),
+    "palimpsest.follow.conversation": ("Compacted", "Conversation", "EditRecord", "compact"),
     "palimpsest.policies.profile": ("Profile",),
     "palimpsest.providers.scripted": ("Scripted",),
     "palimpsest.stores.home": ("Home",),
-    "palimpsest.agent.tool": ("tool_from",),
-    "palimpsest.agent.tool": ("AgentTool", "ToolOutput"),
-    "palimpsest.wire.models": ("card",),
     "palimpsest.wire.encode": ("Encoder", "encode"),
-    "palimpsest.wire.models": ("cost",),
+    "palimpsest.wire.models": ("card", "cost"),
     "palimpsest.wire.request": ("Params", "Tool"),
 }
 _HOMES = {name: room for room, names in _ROOMS.items() for name in names}
@@ -147,3 +144,18 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+class _OldNames:
+    """Finds modules under the names that the documents of 0.2 gave them; asked only for what is found nowhere else."""
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> "ModuleSpec | None":
+        if not name.startswith("palimpsest."):
+            return None
+        from palimpsest.old_names import old_spec  # noqa: PLC0415 - only programs written for 0.2 need it
+
+        return old_spec(name)
+
+
+sys.meta_path.append(_OldNames)

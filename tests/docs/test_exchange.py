@@ -25,7 +25,7 @@ def home(tmp_path: Path) -> Path:
 def _run(home: Path, script: str) -> subprocess.CompletedProcess[str]:
     settings = {name: value for name, value in os.environ.items() if name not in {"CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_DATA_HOME"}}
     settings |= {"HOME": str(home), "PAL_HOME": str(home / "pal"), "PYTHON": sys.executable}
-    command = f'set -eu\npal() {{ "$PYTHON" -m palimpsest.apps.cli "$@"; }}\n{script}'
+    command = f'set -eu\npal() {{ "$PYTHON" -m pal.cli "$@"; }}\n{script}'
     return subprocess.run(["sh", "-c", command], cwd=home, env=settings, capture_output=True, text=True, check=False, timeout=120)
 
 

@@ -61,9 +61,10 @@ def test_the_wheel_has_the_package_with_its_texts_and_types_and_nothing_else(pac
     (path,) = packages.glob("*.whl")
     names = zipfile.ZipFile(path).namelist()
     assert path.name == f"palimpsest_agent-{VERSION}-py3-none-any.whl"
-    assert {name.split("/")[0] for name in names} == {"palimpsest", f"palimpsest_agent-{VERSION}.dist-info"}
-    ours = {str(each.relative_to(ROOT / "src")) for each in (ROOT / "src").rglob("*") if each.is_file() and "__pycache__" not in each.parts}
-    assert {name for name in names if name.startswith("palimpsest/")} == ours
+    assert {name.split("/")[0] for name in names} == {"palimpsest", "pal", f"palimpsest_agent-{VERSION}.dist-info"}
+    files = (each for room in ("palimpsest", "pal") for each in (ROOT / "src" / room).rglob("*") if "__pycache__" not in each.parts)
+    ours = {str(each.relative_to(ROOT / "src")) for each in files if each.is_file()}
+    assert {name for name in names if name.startswith(("palimpsest/", "pal/"))} == ours
     assert "palimpsest/py.typed" in ours
 
 
@@ -83,7 +84,7 @@ def test_the_metadata_says_what_the_project_says(packages: Path) -> None:
         ("License-Expression", "Apache-2.0"),
         ("Requires-Python", ">=3.11"),
     ]
-    assert "pal = palimpsest.apps.cli.start:main" in wheel.read(f"palimpsest_agent-{VERSION}.dist-info/entry_points.txt").decode()
+    assert "pal = pal.cli.start:main" in wheel.read(f"palimpsest_agent-{VERSION}.dist-info/entry_points.txt").decode()
 
 
 def test_the_programs_of_the_readme_run_from_the_wheel(python: Path, tmp_path: Path) -> None:
@@ -92,6 +93,13 @@ def test_the_programs_of_the_readme_run_from_the_wheel(python: Path, tmp_path: P
     for program in re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL):
         promised = re.findall(r"^print\(.*#\s*(.+)$", program, re.MULTILINE)
         assert run(python, "-c", program, cwd=tmp_path).splitlines() == promised
+
+
+def test_what_only_measures_is_not_in_the_wheel_and_says_where_it_is(python: Path, tmp_path: Path) -> None:
+    for words in ("bench", "lab continue last", "memory eval", "replay last --agreement"):
+        done = subprocess.run([str(python), "-m", "pal.cli", *words.split()], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+        assert "checkout" in done.stderr
 
 
 def test_the_demo_and_the_contracts_run_from_the_wheel(python: Path, tmp_path: Path) -> None:

@@ -37,10 +37,10 @@ def test_a_start_of_a_program_in_another_module_is_found(tmp_path: Path, source:
 
 @pytest.mark.parametrize("command", ["('git', 'status')", "['/usr/bin/git', '-C', x]", "('ssh', host)", "'git status'"])
 def test_git_and_ssh_are_found_also_where_other_programs_may_be_started(tmp_path: Path, command: str) -> None:
-    room = tmp_path / "tools" / "files" / "search.py"
+    room = tmp_path / "palimpsest" / "coding" / "tools" / "search.py"
     room.parent.mkdir(parents=True)
     room.write_text(f"import subprocess\nsubprocess.run({command})\n")
-    assert [line.partition(";")[0] for line in process_starts(tmp_path) if line.startswith("coding/tools/search.py")] != []
+    assert [line.partition(";")[0] for line in process_starts(tmp_path) if line.startswith("palimpsest/coding/tools/search.py")] != []
 
 
 def test_a_room_that_starts_nothing_is_no_room(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Prints docs/api.md: what `palimpsest` and `palimpsest.testing` export, with signatures and docstrings, read from the source."""
+"""Prints the reference: what `palimpsest` and `palimpsest.testing` export, with signatures and docstrings, read from the source."""
 
 import ast
 import inspect
@@ -12,7 +12,7 @@ import palimpsest
 PACKAGE = Path(__file__).parents[2] / "src" / "palimpsest"
 _HEAD = """# API reference
 
-What `import palimpsest` and `palimpsest.testing` export, made of the docstrings by `./run api`.
+What `import palimpsest` and `palimpsest.testing` export, printed from the docstrings by `./run api`.
 Everything else can be imported from its module, and may move between minor versions.
 """
 _TESTING = "palimpsest.testing"
@@ -41,7 +41,9 @@ def main() -> None:
     for title, names in _GROUPS.items():
         print(f"## {title}\n")
         for name in names:
-            print("\n".join(_entry(name, palimpsest._HOMES[name])))  # the table of `palimpsest`, so that nothing is imported
+            print(
+                "\n".join(_entry(name, palimpsest._HOMES[name].removeprefix("palimpsest.")))
+            )  # the table of `palimpsest`, so that nothing is imported
     print("## Contract tests\n")
     for name, module in _testing():
         print("\n".join(_entry(name, f"testing.{module}")))

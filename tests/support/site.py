@@ -2,8 +2,11 @@
 
 import html
 import re
+import runpy
 import shutil
 import sys
+from contextlib import redirect_stdout
+from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 from posixpath import normpath, relpath
@@ -20,6 +23,8 @@ PAGES: dict[str, tuple[str, ...]] = {
     ),
     "Build on it": ("adding", "api", "architecture", "format", "tour", "benchmark", "memory-evaluation"),
 }
+# Pages that are no files: programs print them from the docstrings of the source.
+PRINTED = {"docs/tour.md": "tour.py", "docs/api.md": "api.py"}
 _STYLE = """body{margin:0;display:grid;grid-template-columns:15rem minmax(0,1fr);
 font:16px/1.6 system-ui,sans-serif;color:#1d2126;background:#fff}
 nav{padding:1.5rem;background:#f5f6f7;min-height:100vh;box-sizing:border-box}nav p{font-weight:600;margin:1rem 0 .2rem}nav a{display:block}
@@ -57,7 +62,7 @@ def anchor_of(title: str) -> str:
 
 def _page(path: str, pages: dict[str, str], folder: Path) -> str:
     renderer = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
-    tokens = renderer.parse((ROOT / path).read_text(encoding="utf-8"))
+    tokens = renderer.parse(_text_of(path))
     title = _add_anchors(tokens)
     for token in tokens:
         for part in token.children or ():
@@ -72,6 +77,15 @@ def _page(path: str, pages: dict[str, str], folder: Path) -> str:
         f'<meta name="viewport" content="width=device-width">\n<title>{html.escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n'
         f"<body>\n<nav>{_navigation(path, pages)}</nav>\n<main>\n{body}</main>\n</body>\n</html>\n"
     )
+
+
+def _text_of(path: str) -> str:
+    if path not in PRINTED:
+        return (ROOT / path).read_text(encoding="utf-8")
+    printed = StringIO()
+    with redirect_stdout(printed):
+        runpy.run_path(str(ROOT / "tests" / "support" / PRINTED[path]), run_name="__main__")
+    return printed.getvalue()
 
 
 def _add_anchors(tokens: list[Token]) -> str:
@@ -94,7 +108,7 @@ def _target(link: str, path: str, pages: dict[str, str], folder: Path) -> str:
         return link
     target, hash_sign, anchor = link.partition("#")
     found = normpath(f"{Path(path).parent.as_posix()}/{target}")
-    if not (ROOT / found).exists() or found.startswith(".."):
+    if (found not in pages and not (ROOT / found).exists()) or found.startswith(".."):
         raise BrokenLink(f"{path} links to {link}")
     here = Path(pages[path]).parent.as_posix()
     if found not in pages and (ROOT / found).is_file():

@@ -1,4 +1,4 @@
-"""`python -m palimpsest.apps.cli` is `pal`."""
+"""`python -m pal.cli` is `pal`."""
 
 from pal.cli.start import main
 

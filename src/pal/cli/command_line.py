@@ -58,14 +58,24 @@ class TableGroup(SuggestingGroup):
         """Import and return the command of that name; None if there is none."""
         if cmd_name not in self._table:
             return None
-        module, _, attribute = self._table[cmd_name][0].partition(":")
-        found: click.Command = getattr(import_module(module), attribute)
-        return found
+        return load_command(self._table[cmd_name][0], f"{ctx.command_path} {cmd_name}")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table, for which no command is imported."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in self._table.items()])
+
+
+def load_command(place: str, shown: str) -> click.Command:
+    """Import a command from `module:name`. Raises `UsageError` for one of the laboratory, which is in a checkout and in no wheel."""
+    module, _, attribute = place.partition(":")
+    try:
+        found: click.Command = getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        if error.name != "pal_lab":
+            raise
+        raise click.UsageError(f"`{shown}` measures, which needs a checkout of the source: `./run {shown}`") from error
+    return found
 
 
 def run_command_line(cli: click.Command, argv: list[str] | None, given: object = None) -> NoReturn:

@@ -111,11 +111,7 @@ def gateway(
     """
     try:
         from pal.gateway.gateway import Gateway, listening, serve, stopped_by_signals
-        from pal.gateway.routing import (
-            Upstreams,  # it imports the web server
-            require_other,
-            upstream_of,
-        )
+        from pal.gateway.routing import Upstreams, require_other, upstream_of  # it imports the web server
         from pal.gateway.workers import ProcessWorkers
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _EXTRA:

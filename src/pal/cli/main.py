@@ -3,13 +3,12 @@
 import re
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from pal.cli.command_line import SuggestingGroup, run_command_line
+from pal.cli.command_line import SuggestingGroup, load_command, run_command_line
 
 # Name: (module and attribute, one line of help). `pal --help` needs only this table, so it imports no command.
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
@@ -112,15 +111,7 @@ class LazyGroup(SuggestingGroup):
         entry = COMMANDS.get(cmd_name) or HIDDEN.get(cmd_name)
         if entry is None:
             return None
-        module, _, attribute = entry[0].partition(":")
-        path = module
-        try:
-            found: click.Command = getattr(import_module(path), attribute)
-        except ModuleNotFoundError as error:
-            if error.name != path:
-                raise
-            raise click.UsageError(f"`pal {cmd_name}` is not part of this installation") from error
-        return found
+        return load_command(entry[0], f"pal {cmd_name}")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table by section."""

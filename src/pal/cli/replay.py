@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 from click.core import ParameterSource
@@ -25,7 +25,6 @@ from pal.replay.report import with_hidden_events
 from pal.replay.rereads import DEFINITION_NAMES, OFFICIAL, DefinitionName
 from pal.replay.simulation import WINDOW, RealSummaries, replay_card
 from pal.text import plain
-from pal_lab.cost.checks import check_named
 from palimpsest.agent.calls import whole_reply
 from palimpsest.agent.named_profiles import profile
 from palimpsest.core.errors import BadInput, PromptTooLong, ProviderError
@@ -38,6 +37,9 @@ from palimpsest.wire.encode import encode
 from palimpsest.wire.media import Fetch
 from palimpsest.wire.models import ModelCard, card
 from palimpsest.wire.request import Params, Tool, adapted_params
+
+if TYPE_CHECKING:
+    from pal_lab.cost.checks import RecordingCheck
 
 # Invalid key, no access, unknown model: all further requests would fail the same way.
 _PERMANENT_STATUSES = frozenset({401, 403, 404})
@@ -108,7 +110,7 @@ def replay(
     Nothing is changed, and nothing is sent unless --model is given. Name your sessions by id, or files and folders of any agent that
     `pal import` knows. Exit code 1 if something could not be read, a request would be malformed, or the model failed.
     """
-    check = check_named(agreement=agreement, calibrate=calibrate)
+    check = _check_named(agreement=agreement, calibrate=calibrate)
     if check is not None:
         _refuse_replay_options("--agreement" if agreement else "--calibrate")
     if into and check is None and not curve:
@@ -141,6 +143,17 @@ def replay(
         raise rejected.error from rejected
     _write_files(comparison, page, plot, into)
     _print_result(comparison, sources, as_json=as_json, curve=curve)
+
+
+def _check_named(*, agreement: bool, calibrate: bool) -> "RecordingCheck | None":
+    """Return the check of the simulator that an option asks for. Raises `BadInput` without the laboratory, which no wheel has."""
+    if not (agreement or calibrate):
+        return None
+    try:
+        from pal_lab.cost.checks import check_named
+    except ModuleNotFoundError as error:
+        raise BadInput("--agreement and --calibrate judge the simulator; they come with a checkout: ./run pal replay …") from error
+    return check_named(agreement=agreement, calibrate=calibrate)
 
 
 def _refuse_replay_options(check: str) -> None:

@@ -10,7 +10,6 @@ import click
 
 from pal.replay.outcome import Comparison
 from pal.replay.report import GENERATOR, write_page
-from pal_lab.bench.tables import replace_table
 from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.stores.files import ensure_writable, write_atomically
 
@@ -68,6 +67,16 @@ def _kind_of(path: Path) -> Literal["file", "folder", "other", "nothing"]:
 def require_placeholders(documents: tuple[Path, ...], names: Iterable[str]) -> None:
     """Raise `BadInput` for a document without a placeholder for any of the tables, before they are computed."""
     insert_tables(documents, dict.fromkeys(names, ""), write=False)
+
+
+def replace_table(text: str, table: str, where: str, place: str = "bench") -> str:
+    """Return a document with the table inserted at its placeholder. Raises `BadInput` if the document has no such placeholder."""
+    first, last = f"<!-- {place} begins -->", f"<!-- {place} ends -->"
+    before, begins, rest = text.partition(first)
+    _, ends, after = rest.partition(last)
+    if not begins or not ends:
+        raise BadInput(f"the document has no placeholder for the table, which is two lines {first} and {last}", where=where)
+    return f"{before}{first}\n{table}\n{last}{after}"
 
 
 def insert_tables(documents: tuple[Path, ...], tables: Mapping[str, str], *, write: bool = True) -> None:

@@ -305,7 +305,7 @@ def ask(
     """
     if json_stream and as_json:
         raise click.UsageError("--json and --json-stream exclude each other")
-    home = find_home()
+    home, folder = find_home(), Path.cwd()
     options = {"model": model, "profile": profile_name, "mode": mode, "max_turns": max_turns, "max_tools": max_tools}
     limits = {"max_seconds": max_seconds, "max_usd": max_usd, "max_tokens": max_tokens}
     settings = settings_of(home, {**options, **limits}, strict=True)
@@ -321,7 +321,7 @@ def ask(
         )
         with closed_on_error(agent):
             coding = coding_settings(settings, recorded, allow=allow, deny=deny, folders=folders, end_with_turn=True, state=state)
-            hooks = session_hooks(home, settings, Path.cwd(), coding.withheld)
+            hooks = session_hooks(home, settings, folder, coding.withheld)
             equipped = equip(agent, home, replace(coding, hooks=hooks.hooks), refuse_all)
     for notice in (*equipped, *hooks.notices, *mode_notice(settings, coding)):
         _notify(notice)

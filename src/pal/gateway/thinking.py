@@ -329,7 +329,8 @@ REFUSAL: Final[Mapping[str, object]] = {
     "type": "error",
     "error": {
         "type": "invalid_request_error",
-        "message": f"capability_rejected: beta_header:{THREADS_BETA}; this gateway holds no conversation. Resend the turn with all messages.",
+        "message": f"capability_rejected: beta_header:{THREADS_BETA}; "
+        "this gateway holds no conversation. Resend the turn with all messages.",
         "details": {"error_code": "thread_unsupported_request"},
     },
 }

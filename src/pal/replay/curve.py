@@ -24,12 +24,23 @@ from pal.replay.drawing import (
     snippet,
 )
 from pal.replay.outcome import RECORDED, CardRun, Comparison, Figures, Outcome, ReplayedSession, figures, ratio
-from pal_lab.bench.tables import HALVES, split_halves
 from palimpsest.core.items import Value
 from palimpsest.exchange.html import STYLE
 from palimpsest.policies.budgets import CLAUDE_MARGIN, CLAUDE_REPLY_CAP
 from palimpsest.policies.named import DEFAULT, parse_name
 from palimpsest.policies.profile import SETTINGS
+
+HALVES: Final = ("even", "odd")
+
+
+def split_halves(tokens: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
+    """Split sessions into two halves by length: ranked by tokens, the pairs are dealt alternately to either half.
+
+    Only length decides, so that no outcome can. Random halves differed tenfold in re-reads.
+    """
+    ranked = sorted(tokens, key=lambda session: (-tokens[session], session))
+    return {half: tuple(name for at, name in enumerate(ranked) if (at + at // 2) % 2 == number) for number, half in enumerate(HALVES)}
+
 
 _WINDOW: Final = "CLAUDE_CODE_AUTO_COMPACT_WINDOW"
 _RESERVE: Final = CLAUDE_REPLY_CAP + CLAUDE_MARGIN

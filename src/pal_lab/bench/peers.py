@@ -243,7 +243,7 @@ class Langchain(_PeerLibrary):
 Messages: TypeAlias = list[dict[str, Any]]
 # Shown for a result that a peer leaves out; a result needs a text.
 DROPPED: Final = "[left out]"
-_WORKER: Final = Path(__file__).with_name("worker.py")
+_WORKER: Final = Path(__file__).with_name("peer_worker.py")
 _MARK: Final = {"cache_control": {"type": "ephemeral"}}
 
 

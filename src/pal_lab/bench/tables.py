@@ -4,22 +4,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
+from pal.replay.curve import split_halves
 from pal.replay.outcome import SURVIVALS, ProbeScores
 from pal.replay.probes import KINDS
 from pal_lab.bench.bars import GOALS, Bar, ProfileRow, Report, SessionCostRow
-from palimpsest.core.errors import BadInput
-
-HALVES: Final = ("even", "odd")
-
-
-def split_halves(tokens: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
-    """Split sessions into two halves by length: ranked by tokens, the pairs are dealt alternately to either half.
-
-    Only length decides, so that no outcome can. Random halves differed tenfold in re-reads.
-    """
-    ranked = sorted(tokens, key=lambda session: (-tokens[session], session))
-    return {half: tuple(name for at, name in enumerate(ranked) if (at + at // 2) % 2 == number) for number, half in enumerate(HALVES)}
-
 
 _PRICING_TITLES: Final = {"cost_anthropic": "breakpoints, 5 min", "cost_anthropic_1h": "breakpoints, 1 h", "cost_openai": "automatic"}
 # The setting that adds our evidence block to the summaries of the program that a profile imitates.
@@ -195,16 +183,6 @@ def as_markdown(report: Report) -> str:
     machine = "{system}, Python {python}, {processors} processors".format(**report.machine)
     size = " Smaller sizes (`--quick`)." if report.quick else ""
     return "\n".join([*rows, "", f"u = {report.unit_ms:.2f} ms. {machine}. {report.took_s:.0f} s in all.{size}"])
-
-
-def replace_table(text: str, table: str, where: str, place: str = "bench") -> str:
-    """Return a document with the table inserted at its placeholder. Raises `BadInput` if the document has no such placeholder."""
-    first, last = f"<!-- {place} begins -->", f"<!-- {place} ends -->"
-    before, begins, rest = text.partition(first)
-    _, ends, after = rest.partition(last)
-    if not begins or not ends:
-        raise BadInput(f"the document has no placeholder for the table, which is two lines {first} and {last}", where=where)
-    return f"{before}{first}\n{table}\n{last}{after}"
 
 
 def _halves(bars: Sequence[Bar]) -> str:

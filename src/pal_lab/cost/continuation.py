@@ -92,10 +92,10 @@ def requests_at(
     """Return the request of each profile for a recorded call; a stand-in for an unrecorded system prompt is left out."""
     count = TokenCounter(palimpsest_size, recording.calibration.factor).item
     requests = []
-    for profile in profiles:
-        view = view_at(recording, profile, card, step, index)
+    for each in profiles:
+        view = view_at(recording, each, card, step, index)
         view = replace(view, head=tuple(item for item in view.head if item.source != _FILLER_SOURCE))
-        requests.append(ContinuationRequest(profile.name, view, sum(map(count, (*view.head, *view.items)))))
+        requests.append(ContinuationRequest(each.name, view, sum(map(count, (*view.head, *view.items)))))
     return requests
 
 

@@ -159,7 +159,7 @@ def _holds_secret(name: str, value: str) -> bool:
         return True
     if len(value) < _SHORTEST_SECRET:
         return False
-    from palimpsest.core.secrets import is_generated  # noqa: PLC0415 - with the rules for secrets, which few starts need
+    from palimpsest.core.secrets import is_generated
 
     is_place = name.endswith(_PLACES) and value.startswith(("/", "~", "."))
     return bool(find_secrets(f"{name}={value}")) or (not is_place and any(map(is_generated, _WORDS.split(value))))

@@ -343,7 +343,7 @@ def entry_points(group: str) -> "Iterable[EntryPoint]":
         hasattr(finder, "find_distributions") for finder in sys.meta_path if finder is not PathFinder
     ):
         return ()
-    from importlib.metadata import entry_points as installed  # noqa: PLC0415 - 20 ms, and most installations have no such package
+    from importlib.metadata import entry_points as installed
 
     return installed(group=group)
 

@@ -28,6 +28,9 @@ from palimpsest.core.items import (
     tool_changes_content,
 )
 
+# Modules that stood below this one in 0.2 are found by `palimpsest.old_names`.
+__path__: list[str] = []
+
 NULL = Raw(b"null")
 # The purpose of the calls whose replies enter the view.
 TURN = "turn"

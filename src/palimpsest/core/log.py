@@ -39,6 +39,9 @@ from palimpsest.core.spending import Ledger
 from palimpsest.core.view import Derived, View
 from palimpsest.core.view_projection import Find, ViewProjection, project
 
+# Modules that stood below this one in 0.2 are found by `palimpsest.old_names`.
+__path__: list[str] = []
+
 
 def check_fit(view: View, edits: tuple[Edit, ...], find: Find, never_paired: Callable[[], AbstractSet[str]]) -> ViewProjection:
     """Return a projection of the view after the edits.

@@ -83,7 +83,7 @@ class NoteHistory:
     def _git(self) -> "ShadowGit | None":
         # Imported with the first change: starts of a session, which only read, do without it.
         from palimpsest.stores.shadow_git import (
-            ShadowGit,  # noqa: PLC0415
+            ShadowGit,
             find_git,
         )
 

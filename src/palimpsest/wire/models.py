@@ -15,6 +15,9 @@ from palimpsest.core.items import Value
 from palimpsest.core.spending import PRICE_STEPS, Ledger, Spending
 from palimpsest.core.text import lazy_pattern
 
+# Modules that stood below this one in 0.2 are found by `palimpsest.old_names`.
+__path__: list[str] = []
+
 DEFAULT_MODEL: Final = "claude-sonnet-4-6"
 """Model of a new session if none is named anywhere."""
 

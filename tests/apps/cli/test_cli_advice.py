@@ -16,8 +16,8 @@ from pal.cli.main import cli
 from palimpsest.exchange.finding import find_sources
 from palimpsest.exchange.formats import FORMATS, TITLES
 
-SOURCE = Path(palimpsest.__file__).parent
-ROOT = SOURCE.parent.parent
+SOURCE = Path(palimpsest.__file__).parents[1]
+ROOT = SOURCE.parent
 # A command in backticks, or on a line of its own in an example.
 QUOTED = re.compile(r"`(pal(?: [^`\n]*)?)`")
 EXAMPLE = re.compile(r"^ {2,}(pal [^\n]*)$", re.MULTILINE)

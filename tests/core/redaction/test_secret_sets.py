@@ -6,7 +6,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
-from re import _parser
+from re import _parser  # type: ignore[attr-defined]  # the only reader of patterns that agrees with `re`
 from types import FrameType
 from typing import Any
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rs_bpe.bpe import openai
+from rs_bpe.bpe import openai  # type: ignore[import-not-found]  # a compiled module without stubs
 
 from palimpsest.core.tokens import Calibration, estimate, estimate_bytes, family_of, learn
 

@@ -209,7 +209,7 @@ def test_a_disk_that_fills_up_in_the_middle_is_an_error_that_repeating_mends(mak
     work.shell("echo 2 > a.py; echo 2 > large; echo 2 > z.py")
     # The limit of file sizes stands for a full disk: the second file cannot be written.
     to = work.starts()[-1] - 1
-    words = f"ulimit -f 1000; exec {sys.executable} -m palimpsest.apps.cli rewind {work.session} {to} --files"
+    words = f"ulimit -f 1000; exec {sys.executable} -m pal.cli rewind {work.session} {to} --files"
     environment = {"PAL_HOME": str(tmp_path / "home"), "PYTHONPATH": ":".join(sys.path), "PATH": "/usr/bin:/bin"}
     failed = subprocess.run(["bash", "-c", words], env=environment, cwd=work.root, capture_output=True, text=True, check=False, timeout=120)
     assert (failed.returncode, failed.stderr) == (

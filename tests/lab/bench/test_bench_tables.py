@@ -3,10 +3,11 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from pal.cli.report_files import replace_table
 from pal.replay.outcome import KindScores, ProbeScores, SurvivalShares
 from pal_lab.bench.bars import GOALS, Peer, ProfileRow, Report, SessionCostRow, bar
 from pal_lab.bench.costing import reread_bar
-from pal_lab.bench.tables import as_markdown, replace_table, short_names, tables_of
+from pal_lab.bench.tables import as_markdown, short_names, tables_of
 from palimpsest.core.errors import BadInput
 
 MACHINE = {"python": "3.12.1", "system": "Linux", "processors": "2"}

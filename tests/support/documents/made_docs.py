@@ -1,11 +1,8 @@
-"""Writes the documents that are made from the code: tour, API reference, tables of keys, commands and settings, and pictures."""
+"""Writes what documents have of the code: tables of keys, commands, settings and mechanisms, and pictures."""
 
 import os
-import runpy
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import redirect_stdout
-from io import StringIO
 from pathlib import Path
 
 import msgspec
@@ -17,17 +14,7 @@ from palimpsest.stores.config import KEYS as SETTINGS
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
-PARTS = ("tour", "api", "tables", "pictures")
-
-
-def tour() -> Iterator[tuple[Path, str]]:
-    """Yield the tour of the source."""
-    yield DOCS / "tour.md", _printed("tour.py")
-
-
-def api() -> Iterator[tuple[Path, str]]:
-    """Yield the reference of what is exported. Raises `SystemExit` if an exported name has no group."""
-    yield DOCS / "api.md", _printed("api.py")
+PARTS = ("tables", "pictures")
 
 
 def tables() -> Iterator[tuple[Path, str]]:
@@ -51,14 +38,6 @@ def pictures() -> Iterator[tuple[Path, str]]:
     from recorded_run import pictures as recorded  # noqa: PLC0415
 
     yield from ((DOCS / "pictures" / name, text) for name, text in recorded())
-
-
-def _printed(program: str) -> str:
-    """Return what a program of this folder prints."""
-    printed = StringIO()
-    with redirect_stdout(printed):
-        runpy.run_path(str(ROOT / "tests" / "support" / program), run_name="__main__")
-    return printed.getvalue().rstrip("\n") + "\n"
 
 
 def _settings(prefix: str = "") -> list[tuple[str, ...]]:
@@ -97,7 +76,7 @@ def _row(cells: tuple[str, ...]) -> str:
 
 def main(parts: list[str]) -> None:
     """Write the named parts, or all of them; name the files that changed on standard output."""
-    made = {"tour": tour, "api": api, "tables": tables, "pictures": pictures}
+    made = {"tables": tables, "pictures": pictures}
     for part in parts or PARTS:
         for path, text in made[part]():
             path.parent.mkdir(exist_ok=True)

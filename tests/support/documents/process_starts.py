@@ -5,37 +5,31 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-# Module of the package: what it starts, and why it may.
+# Module below `src`: what it starts, and why it may.
 ALLOWED = {
-    "stores/snapshots/git.py": "git: the only place, with a git folder of ours",
-    "tools/shell/processes.py": "commands of the agent, in their sandbox",
-    "tools/shell/sandbox.py": "a probe of each sandbox, once",
-    "tools/shell/watcher.py": "/bin/sh with a fixed script: kills groups when this process was killed",
-    "tools/shell/keeper.py": "Python with a fixed script: execs the command that it is given",
-    "tools/files/search.py": "ripgrep, found outside of the project, or this Python with a module of ours",
-    "tools/files/pdf.py": "this Python with a module of ours",
-    "tools/mcp/transport.py": "MCP servers, which the user configured or trusted",
-    "engine/hooks/processes.py": "/bin/sh with hooks, which the user configured or trusted",
-    "stores/weights.py": "this Python, to load weights of a model",
-    "apps/gateway/workers.py": "this program itself",
-    "apps/cli/agent/wrap.py": "the program that the user named, and this program itself",
-    "apps/cli/exchange/hook.py": "this program itself",
-    "apps/cli/exchange/secret_search.py": "this Python with a module of ours",
-    "apps/cli/memory/writing.py": "the editor of the user",
-    "apps/terminal/programs/running.py": "a shell line that the user typed or wrote in a command of their own",
-    "apps/terminal/programs/shell_line.py": "a shell line that the user typed",
-    "apps/terminal/input/clipboard.py": "programs of the clipboard, with fixed words",
-    "lab/bench/processes/terminal.py": "this program itself, measured",
-    "lab/bench/processes/gateway.py": "this program itself, measured",
-    "lab/bench/processes/live/live_gateway.py": "this program itself, measured",
-    "lab/bench/processes/memory.py": "/bin/ps, with fixed words, on systems without /proc",
-    "lab/bench/suite.py": "catches the time limits of what the others start",
-    "lab/bench/finding.py": "this program itself and ripgrep, measured",
-    "lab/bench/agent.py": "this program itself, measured",
-    "lab/bench/replaying.py": "this program itself, measured",
-    "lab/simulation/gateway_peers/policy.py": "a program of others that is measured",
+    "palimpsest/stores/shadow_git.py": "git: the only place, with a git folder of ours",
+    "palimpsest/agent/processes.py": "commands of the agent in their sandbox, below fixed scripts that end all that they started",
+    "palimpsest/agent/hook_commands.py": "/bin/sh with hooks, which the user configured or trusted",
+    "palimpsest/coding/tools/sandbox.py": "a probe of each sandbox, once",
+    "palimpsest/coding/tools/search.py": "ripgrep, found outside of the project, or this Python with a module of ours",
+    "palimpsest/coding/tools/pdf.py": "this Python with a module of ours",
+    "palimpsest/coding/mcp/connection.py": "MCP servers, which the user configured or trusted",
+    "palimpsest/stores/weights.py": "this Python, to load weights of a model",
+    "pal/gateway/workers.py": "this program itself",
+    "pal/cli/gateway.py": "the program that the user named, and this program itself",
+    "pal/cli/hook.py": "this program itself",
+    "pal/cli/secret_search.py": "this Python with a module of ours",
+    "pal/cli/memory_changes.py": "the editor of the user",
+    "pal/terminal/programs.py": "a shell line that the user typed or wrote in a command of their own",
+    "pal/terminal/input.py": "programs of the clipboard, with fixed words",
+    "pal_lab/bench/processes.py": "this program itself and /bin/ps with fixed words, measured",
+    "pal_lab/bench/live.py": "this program itself, measured",
+    "pal_lab/bench/suite.py": "catches the time limits of what the others start",
+    "pal_lab/bench/engine.py": "this program itself and ripgrep, measured",
+    "pal_lab/bench/replaying.py": "this program itself, measured",
+    "pal_lab/bench/peers.py": "a program of others that is measured",
 }
-GIT_ROOM = "stores/snapshots/git.py"
+GIT_ROOM = "palimpsest/stores/shadow_git.py"
 _MODULES = frozenset({"subprocess", "pty", "multiprocessing", "_posixsubprocess", "sh", "pexpect", "plumbum", "git", "pygit2"})
 _CALLS = re.compile(
     r"(?:exec[lv]p?e?|spawn[lv]p?e?|posix_spawnp?|system|popen|fork|forkpty|startfile|create_subprocess_(?:exec|shell)|ProcessPoolExecutor)$"
@@ -44,11 +38,11 @@ _CALLS = re.compile(
 _PROGRAMS = re.compile(r"(?:/(?:usr/)?bin/)?(?:git|ssh|scp)(?: |$)")
 
 
-def process_starts(package: Path) -> Iterator[str]:
+def process_starts(sources: Path) -> Iterator[str]:
     """Yield a line for each start of a program outside of its room, and for each room that starts nothing any more."""
     used: set[str] = set()
-    for path in sorted(package.rglob("*.py")):
-        name = path.relative_to(package).as_posix()
+    for path in sorted(sources.rglob("*.py")):
+        name = path.relative_to(sources).as_posix()
         starts = list(_starts(ast.parse(path.read_text(encoding="utf-8"))))
         used |= {name} if starts else set()
         if name not in ALLOWED:

@@ -120,7 +120,7 @@ async def _pdf(name: str, data: bytes, arguments: ReadArguments) -> ToolOutput:
     if b"%PDF-" not in data[:1_024]:
         raise ToolError(f"{name} is no PDF file", where=name)
     from palimpsest.coding.tools.pdf import (
-        MOST_PAGES,  # noqa: PLC0415 - few sessions read one, and a start is measured
+        MOST_PAGES,
         pdf_text,
     )
 

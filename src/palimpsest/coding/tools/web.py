@@ -168,7 +168,7 @@ class Fetcher(Struct, frozen=True):
 
         Raises `ToolError` if it cannot be fetched.
         """
-        import httpx  # noqa: PLC0415 - it takes 150 ms to import, and only a real fetch needs it
+        import httpx
 
         # Proxies of the environment are not used: they would resolve the name again, after it was checked.
         verify = True if self.tls is None else self.tls
@@ -259,6 +259,6 @@ def _readable(page: Page) -> tuple[str, str]:
     is_html = page.media in ("text/html", "application/xhtml+xml") or (not page.media and text.lstrip()[:1] == "<")
     if not is_html:
         return "", text
-    from palimpsest.coding.tools.page_text import page_text  # noqa: PLC0415 - the parser takes 4 ms to import, and few sessions fetch
+    from palimpsest.coding.tools.page_text import page_text
 
     return page_text(text, page.url)

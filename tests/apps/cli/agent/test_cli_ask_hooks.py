@@ -121,7 +121,7 @@ def test_a_project_cannot_pass_its_hooks_for_those_of_the_user(pal: HookedPal) -
 
 
 def test_an_agent_within_a_hook_runs_no_hooks(pal: HookedPal) -> None:
-    inner = f"{sys.executable} -m palimpsest.apps.cli -p inner --quiet > inner.txt 2>&1"
+    inner = f"{sys.executable} -m pal.cli -p inner --quiet > inner.txt 2>&1"
     pal.own(f"""[[hooks]]\nmoment = "session_start"\ncommand = '''echo x >> count; {inner}'''\nname = "recursive"\nseconds = 50\n""")
     done = pal("-p", "go")
     assert (done.returncode, lines_about_hooks(done)) == (0, [])

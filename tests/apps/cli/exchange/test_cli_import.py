@@ -257,14 +257,13 @@ def test_progress_goes_to_a_terminal_and_the_value_stays_alone(pal: Pal) -> None
 
 _STOPPED = """
 import signal
-from palimpsest.apps.cli.exchange import import_run
+from pal.cli import imports
 from pal.cli.main import cli
-take = import_run.ImportRun.take
-class Stopping(import_run.ImportRun):
+take = imports.ImportRun.take
+class Stopping(imports.ImportRun):
     def take(self, form, source):
         signal.raise_signal(signal.SIGINT)
         take(self, form, source)
-from palimpsest.apps.cli.exchange import imports
 imports.ImportRun = Stopping
 cli.main()
 """

@@ -240,9 +240,9 @@ def test_a_prompt_without_notes_does_not_start_python(tmp_path: Path) -> None:
     prompt = ("hook", "UserPromptSubmit")
 
     assert started(shim, "/bin/echo", *prompt) == (0, "")
-    assert started(shim, "/bin/echo", "hook", "Stop") == (0, "-P -m palimpsest.apps.cli hook Stop\n")
+    assert started(shim, "/bin/echo", "hook", "Stop") == (0, "-P -m pal.cli hook Stop\n")
     (user.pal / "memory").mkdir()
-    assert started(shim, "/bin/echo", *prompt) == (0, "-P -m palimpsest.apps.cli hook UserPromptSubmit\n")
+    assert started(shim, "/bin/echo", *prompt) == (0, "-P -m pal.cli hook UserPromptSubmit\n")
 
 
 @pytest.mark.parametrize("program", ["/bin/false", "/no/such/program", sys.executable])

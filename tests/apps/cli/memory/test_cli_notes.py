@@ -319,7 +319,7 @@ def test_a_full_disk_leaves_the_old_notes_and_says_so(memory: NotePal) -> None:
 def test_a_pipe_that_is_closed_early_is_no_traceback(memory: NotePal) -> None:
     for number in range(3):
         memory("add", f"Fact of letter {'abc'[number] * 3}.")
-    command = f"{sys.executable} -m palimpsest.apps.cli memory export --cwd {memory.project} | true; exit ${{PIPESTATUS[0]}}"
+    command = f"{sys.executable} -m pal.cli memory export --cwd {memory.project} | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", command],
         env={**os.environ, "PAL_HOME": str(memory.pal.home.folder)},

@@ -11,9 +11,11 @@ def test_the_bill_of_every_generated_client_stays_within_a_hundredth_of_direct_a
     rows = [generated_row(each, model, "thrifty", 0, count) for each, count in counts for model in ("claude-sonnet-4-6", "gpt-5.5")]
     wrong = [row for row in rows if row.worst.value > MOST_RATIO or row.error.value > MOST_ERROR]
     assert wrong == []
-    # They are edited, and what is saved is worth it.
+    # They are edited, and what is saved is worth it: alone a client that goes back all the time may end within the hundredth above.
     assert min(row.edited for row in rows) > 5
-    assert max(row.usd / row.usd_direct for row in rows) < 1
+    shares = [(each, row.usd / row.usd_direct) for each, row in zip((each for each, _ in counts for _ in range(2)), rows, strict=True)]
+    assert [each for each, share in shares if share >= 1 and each != "rewinds"] == []
+    assert sum(row.usd for row in rows) < 0.7 * sum(row.usd_direct for row in rows)
 
 
 @pytest.mark.parametrize("writes", [True, False])
