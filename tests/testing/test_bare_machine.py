@@ -25,7 +25,7 @@ def test_that_the_machine_looks_bare():
 
 @pytest.mark.filterwarnings("ignore")
 def test_that_a_process_and_a_file_are_left():
-    subprocess.Popen(["sh", "-c", "exec sleep 600"], start_new_session=True)
+    subprocess.Popen(["sleep", "600"], start_new_session=True)
     (Path.home() / "trace").write_text("")
 """
 

@@ -192,19 +192,19 @@ main()
 
 
 def test_an_interrupt_ends_quietly(pal: Pal) -> None:
-    pal.home.folder.mkdir(parents=True)
-    os.mkfifo(pal.home.cards_path)
     settings = {**os.environ, "PAL_HOME": str(pal.home.folder)}
-    # The command reads its cards from a pipe into which nobody writes: opening the other end waits until it does.
-    with (
-        subprocess.Popen([*PAL, "cards"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=settings) as running,
-        pal.home.cards_path.open("wb"),
-    ):
-        running.send_signal(signal.SIGINT)
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*PAL, "-p", "sum it up"], env=settings, stdin=pipe, stdout=pipe, stderr=pipe) as running:
+        assert running.stdin is not None
         try:
-            out, reported = running.communicate(timeout=120)
+            # More than a pipe holds: once it is written, the command is reading its standard input, which has not ended.
+            running.stdin.write(b"x" * 1_000_000)
+            running.stdin.flush()
+            running.send_signal(signal.SIGINT)
+            running.wait(timeout=120)
         finally:
             running.kill()
+        out, reported = running.communicate()
 
     assert (running.returncode, out, reported) == (130, b"", b"")
 
