@@ -151,7 +151,8 @@ def test_the_stream_helper_of_the_anthropic_sdk_is_followed_too(server: WireServ
     check_record(client, server, "anthropic")
 
 
-def test_mi_21_lists_of_one_client_with_other_beginnings_are_kept_apart(server: WireServer) -> None:
+@pytest.mark.states("MI-21")
+def test_lists_of_one_client_with_other_beginnings_are_kept_apart(server: WireServer) -> None:
     client = sync_client("anthropic", server.url)
     lists = [tool_loop("anthropic", 1), [{"role": "user", "content": "Give this a title."}]]
     for messages in lists:

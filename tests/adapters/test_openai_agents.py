@@ -124,7 +124,8 @@ def test_items_are_added_popped_and_cleared_as_the_protocol_says_and_a_reopened_
         assert asyncio.run(ConversationSession(conversation).get_items()) == items[2:]
 
 
-def test_mi_09_a_list_that_begins_in_another_way_than_the_session_has_a_conversation_of_its_own(server: WireServer) -> None:
+@pytest.mark.states("MI-09")
+def test_a_list_that_begins_in_another_way_than_the_session_has_a_conversation_of_its_own(server: WireServer) -> None:
     with Conversation.open(model="gpt-5", shape="responses") as conversation:
         session = ConversationSession(conversation)
         asyncio.run(session.add_items([{"role": "user", "content": "Hi"}]))

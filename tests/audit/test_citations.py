@@ -9,17 +9,20 @@ SOURCES = sources_of(SESSION)
 
 
 @pytest.mark.parametrize("line", [*INVENTED_ENGLISH, *INVENTED_CHINESE])
-def test_pa_17_a_line_that_invents_something_is_left_out(line: str) -> None:
+@pytest.mark.states("PA-17")
+def test_a_line_that_invents_something_is_left_out(line: str) -> None:
     assert not is_supported(line, SOURCES)
 
 
 @pytest.mark.parametrize("line", [*TRUE_ENGLISH, *TRUE_CHINESE])
-def test_pa_17_a_true_line_with_the_right_citation_stays(line: str) -> None:
+@pytest.mark.states("PA-17")
+def test_a_true_line_with_the_right_citation_stays(line: str) -> None:
     assert is_supported(line, SOURCES)
 
 
 @pytest.mark.parametrize("line", ENGINEERING)
-def test_pa_17_a_remark_of_an_engineer_stays(line: str) -> None:
+@pytest.mark.states("PA-17")
+def test_a_remark_of_an_engineer_stays(line: str) -> None:
     assert is_supported(line, SOURCES)
 
 
@@ -57,7 +60,8 @@ def test_a_number_may_stand_with_its_unit(line: str, stays: bool) -> None:
         ("It calls rollback() in batches [30.1].", False),
     ],
 )
-def test_pa_17_names_and_numbers_in_other_forms_are_looked_up_too(line: str, stays: bool) -> None:
+@pytest.mark.states("PA-17")
+def test_names_and_numbers_in_other_forms_are_looked_up_too(line: str, stays: bool) -> None:
     assert is_supported(line, SOURCES) is stays
 
 
@@ -70,5 +74,6 @@ def test_pa_17_names_and_numbers_in_other_forms_are_looked_up_too(line: str, sta
         ("还要加一个进度条 [3.0]。", False),
     ],
 )
-def test_pa_17_a_line_that_rests_on_a_user_message_adds_nothing_to_it(line: str, stays: bool) -> None:
+@pytest.mark.states("PA-17")
+def test_a_line_that_rests_on_a_user_message_adds_nothing_to_it(line: str, stays: bool) -> None:
     assert is_supported(line, SOURCES) is stays

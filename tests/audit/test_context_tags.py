@@ -8,7 +8,8 @@ from palimpsest.audit.entities import is_context_text, is_real_user_message, is_
 from palimpsest.core.items import Item, Kind, Text
 
 
-def test_cx_32_the_kind_of_an_item_says_whether_a_turn_begins_there() -> None:
+@pytest.mark.states("CX-32")
+def test_the_kind_of_an_item_says_whether_a_turn_begins_there() -> None:
     boundaries = {kind for kind in get_args(Kind) if is_turn_boundary(Item("1.0", kind, Text("<environment_context>")))}
     assert boundaries == {"user", "steering"}
 
@@ -26,7 +27,8 @@ def test_cx_32_the_kind_of_an_item_says_whether_a_turn_begins_there() -> None:
         "<external_editor>line 3</external_editor>",
     ],
 )
-def test_cx_32_a_message_with_any_context_fragment_is_no_turn_boundary(text: str) -> None:
+@pytest.mark.states("CX-32")
+def test_a_message_with_any_context_fragment_is_no_turn_boundary(text: str) -> None:
     assert is_context_text(text)
     assert not is_real_user_message(["please fix the build", text])
 
@@ -44,11 +46,13 @@ def test_cx_32_a_message_with_any_context_fragment_is_no_turn_boundary(text: str
         "# AGENTS.md instructions for beginners",
     ],
 )
-def test_cx_32_words_of_the_user_stay_a_boundary(text: str) -> None:
+@pytest.mark.states("CX-32")
+def test_words_of_the_user_stay_a_boundary(text: str) -> None:
     assert not is_context_text(text)
     assert is_real_user_message([text])
 
 
-def test_cx_32_older_files_need_only_the_opening_of_the_session_tags() -> None:
+@pytest.mark.states("CX-32")
+def test_older_files_need_only_the_opening_of_the_session_tags() -> None:
     assert is_context_text("<environment_context> cut off", session_tags_open=True)
     assert not is_context_text("<skill> cut off", session_tags_open=True)

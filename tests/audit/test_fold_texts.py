@@ -1,5 +1,6 @@
 """Texts that a fold adds, within their token limits."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +25,8 @@ EVIDENCE = Evidence(
 )
 
 
-def test_pa_14_the_block_lists_what_the_log_proves_in_a_fixed_order() -> None:
+@pytest.mark.states("PA-14")
+def test_the_block_lists_what_the_log_proves_in_a_fixed_order() -> None:
     assert evidence_block(EVIDENCE) == (
         "Edited:\n"
         "- /repo/src/: app/main.py, app/x.py\n"
@@ -48,7 +50,8 @@ def test_nothing_proven_is_an_empty_block() -> None:
     assert older_messages_block(()) == ""
 
 
-def test_pa_14_commands_are_cut_to_160_characters_and_to_60_when_not_all_fit() -> None:
+@pytest.mark.states("PA-14")
+def test_commands_are_cut_to_160_characters_and_to_60_when_not_all_fit() -> None:
     few = Evidence(commands=tuple(CommandRun(f"{number:03} " + "x" * 300, 0, 1) for number in range(3)))
     assert f"- [0] 002 {'x' * 156}…\n" in evidence_block(few)
     words = "npm run build in packages with production settings and all the checks that we have, one after the other"
@@ -58,7 +61,8 @@ def test_pa_14_commands_are_cut_to_160_characters_and_to_60_when_not_all_fit() -
     assert estimate(block) <= 4_000
 
 
-def test_pa_14_every_edited_path_shows_and_too_many_are_counted_by_folder() -> None:
+@pytest.mark.states("PA-14")
+def test_every_edited_path_shows_and_too_many_are_counted_by_folder() -> None:
     paths = tuple(f"/home/me/project/packages/part{number % 7}/src/file{number}.ts" for number in range(300))
     block = VisibleText([evidence_block(Evidence(edited=paths))])
     assert all(block.shows_path(path) for path in paths[-120:])
@@ -80,12 +84,14 @@ def test_commands_of_older_turns_are_left_out() -> None:
     assert "make" in evidence_block(EVIDENCE, turns=4)
 
 
-def test_pa_12_older_messages_show_id_time_and_opening_words() -> None:
+@pytest.mark.states("PA-12")
+def test_older_messages_show_id_time_and_opening_words() -> None:
     said = (UserMessage("1.0", 1_700_000_000_000, "Fix the parser"), UserMessage("9.0", 1_700_000_060_000, "now the docs"))
     assert older_messages_block(said, {"9.0"}) == "- 1.0, 2023-11-14 22:13: Fix the parser"
 
 
-def test_pa_12_messages_that_the_evidence_only_counts_are_earlier_ones_unless_they_are_shown() -> None:
+@pytest.mark.states("PA-12")
+def test_messages_that_the_evidence_only_counts_are_earlier_ones_unless_they_are_shown() -> None:
     evidence = Evidence(user_messages=(UserMessage("40.0", 0, "go"), UserMessage("44.0", 0, "on")), earlier=7)
     # Shown are two of the seven, one that the evidence lists, and an item of an edit.
     assert count_earlier_messages(evidence, {"3.0", "9.0", "44.0", "12.0.1"}) == 5

@@ -73,7 +73,8 @@ def test_a_result_that_was_named_lives_longer(tool: str, args: str, age: int) ->
     assert life(session, item)[3] == (2 if tool == "Edit" else 7 + age)
 
 
-def test_pa_01_an_acknowledgement_dies_after_one_call_a_superseded_read_after_three_a_named_report_never() -> None:
+@pytest.mark.states("PA-01")
+def test_an_acknowledgement_dies_after_one_call_a_superseded_read_after_three_a_named_report_never() -> None:
     session = begin()
     report = returned(session, "Task", '{"prompt":"look"}', PROSE + "see find_cycle")
     read = returned(session, "Read", READ)
@@ -143,7 +144,8 @@ def test_a_read_is_superseded_by_a_command_that_changes_or_removes_its_file(comm
     assert session.derived.uses.value()[item].superseded == (2 if superseded else None)
 
 
-def test_pa_02_naming_an_identifier_restarts_the_newest_and_the_first_result_that_showed_it() -> None:
+@pytest.mark.states("PA-02")
+def test_naming_an_identifier_restarts_the_newest_and_the_first_result_that_showed_it() -> None:
     session = begin()
     items = [returned(session, "Bash", f'{{"command":"cat log{number}"}}', PROSE + "value of max_retries") for number in range(3)]
     wait(session, 2)
@@ -160,7 +162,8 @@ def test_a_dead_result_that_is_named_lives_again() -> None:
     assert life(session, item) == (1, 11, None, None)
 
 
-def test_pa_03_the_last_round_unresolved_errors_and_recalled_results_are_never_dead() -> None:
+@pytest.mark.states("PA-03")
+def test_the_last_round_unresolved_errors_and_recalled_results_are_never_dead() -> None:
     session = begin()
     failed = returned(session, "Bash", '{"command":"pytest -q"}', PROSE, exit_code=1)
     recalled = returned(session, "recall", '{"id":"3.0"}')

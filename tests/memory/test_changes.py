@@ -57,20 +57,23 @@ def test_a_note_that_quotes_the_user_is_stated() -> None:
         ((), "tabs", "the quotation is not in the events that it cites"),
     ],
 )
-def test_me_23_a_change_whose_quotation_is_not_in_a_cited_event_is_refused(evidence: tuple[str, ...], quote: str, reason: str) -> None:
+@pytest.mark.states("ME-23")
+def test_a_change_whose_quotation_is_not_in_a_cited_event_is_refused(evidence: tuple[str, ...], quote: str, reason: str) -> None:
     assert judge_change(AddNote(TABS, evidence, quote), SOURCES, EMPTY) == RefusedChange(reason)
 
 
 @pytest.mark.parametrize("source", [REPLY, TOOL, PAGE], ids=lambda source: source.speaker)
 @pytest.mark.parametrize("kind", ["user", "feedback"])
-def test_me_14_me_23_a_wish_of_the_user_is_never_taken_from_a_reply_a_tool_or_a_page(source: QuotableEvent, kind: str) -> None:
+@pytest.mark.states("ME-14", "ME-23")
+def test_a_wish_of_the_user_is_never_taken_from_a_reply_a_tool_or_a_page(source: QuotableEvent, kind: str) -> None:
     draft = replace(TABS, kind=kind)
     assert judge_change(AddNote(draft, (source.id,), "the user wants spaces"), SOURCES, EMPTY) == RefusedChange(
         f"a {kind} note needs a quotation of the user"
     )
 
 
-def test_me_13_trust_follows_from_who_is_quoted() -> None:
+@pytest.mark.states("ME-13")
+def test_trust_follows_from_who_is_quoted() -> None:
     draft = Draft(kind="project", about="how tests run", body="make test", backstory="seen in a run")
     of_tool = judge_change(AddNote(draft, ("s1:3",), "tests passed with make test"), SOURCES, EMPTY)
     page = replace(draft, body="spaces are wanted")
@@ -101,7 +104,8 @@ def test_me_13_trust_follows_from_who_is_quoted() -> None:
         ),
     ],
 )
-def test_me_23_what_a_wish_says_beside_the_words_of_the_user_refuses_it(body: str, evidence: tuple[str, ...], reason: str) -> None:
+@pytest.mark.states("ME-23")
+def test_what_a_wish_says_beside_the_words_of_the_user_refuses_it(body: str, evidence: tuple[str, ...], reason: str) -> None:
     draft = replace(TABS, body=body)
     assert judge_change(AddNote(draft, evidence, "use tabs"), SOURCES, EMPTY) == RefusedChange(reason)
 
@@ -161,7 +165,8 @@ def test_a_note_is_not_replaced_by_one_about_something_else() -> None:
     )
 
 
-def test_me_24_an_equal_claim_confirms_and_the_same_slice_twice_changes_nothing() -> None:
+@pytest.mark.states("ME-24")
+def test_an_equal_claim_confirms_and_the_same_slice_twice_changes_nothing() -> None:
     again = QuotableEvent("s2:5", "user", "tabs, as always", "2026-06-01T10:00:00Z")
     confirmed = judge_change(AddNote(TABS, ("s2:5",), "tabs"), (again,), KNOWN)
     assert confirmed == AcceptedChange((replace(NOTE, evidence=("s1:1", "s2:5"), when=again.at, rev=2),), reason="confirmed")
@@ -220,7 +225,8 @@ def test_a_note_that_was_never_true_leaves() -> None:
     )
 
 
-def test_me_11_what_was_forgotten_is_not_learned_again_from_the_same_events_but_from_a_newer_statement() -> None:
+@pytest.mark.states("ME-11")
+def test_what_was_forgotten_is_not_learned_again_from_the_same_events_but_from_a_newer_statement() -> None:
     key = b"k"
     stone = Tombstone("2026-05-02T00:00:00Z", "user", ("s1:1",), attribute_digest(key, "user", "style.indent"))
     memory = Memory({}, (stone,), key)
@@ -235,7 +241,8 @@ def test_me_11_what_was_forgotten_is_not_learned_again_from_the_same_events_but_
     assert isinstance(judge_change(AddNote(TABS, ("s3:1",), "tabs again"), (newer,), memory), AcceptedChange)
 
 
-def test_me_11_a_reply_that_repeats_what_was_forgotten_does_not_bring_it_back() -> None:
+@pytest.mark.states("ME-11")
+def test_a_reply_that_repeats_what_was_forgotten_does_not_bring_it_back() -> None:
     said = QuotableEvent("s1:1", "user", "I live in Xanadu", "2026-05-01T10:00:00Z")
     reply = QuotableEvent("s1:2", "assistant", "Noted: you live in Xanadu.", "2026-05-01T10:00:01Z")
     draft = Draft(kind="project", about="home", body="The user lives in Xanadu.", backstory="said")

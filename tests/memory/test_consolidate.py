@@ -26,19 +26,22 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.lower().split())
 
 
-def test_me_33_notes_that_agree_are_left_alone() -> None:
+@pytest.mark.states("ME-33")
+def test_notes_that_agree_are_left_alone() -> None:
     other = replace(NOTE, name="project_b", about="office", body="It is in Ulm.")
     assert consolidate([NOTE, other], NOW, words) == Consolidated((), {"project_a": NOTE, "project_b": other})
 
 
-def test_me_35_equal_notes_become_one_with_the_evidence_of_all() -> None:
+@pytest.mark.states("ME-35")
+def test_equal_notes_become_one_with_the_evidence_of_all() -> None:
     same = replace(NOTE, name="project_b", body="tests run with make", evidence=("s:2",))
     (step,) = consolidate([NOTE, same], NOW, words).steps
     kept = replace(NOTE, evidence=("s:1", "s:2"), rev=2, supersedes=("project_b@1",))
     assert step == ConsolidationStep("2 notes say the same", (kept,), (replace(same, status="superseded", superseded_by="project_a@2"),))
 
 
-def test_me_07_me_35_a_chain_of_corrections_leaves_the_last_value_active() -> None:
+@pytest.mark.states("ME-07", "ME-35")
+def test_a_chain_of_corrections_leaves_the_last_value_active() -> None:
     values = [
         replace(NOTE, name=f"project_{number}", attribute="weight", body=f"{kg} kg", when=f"2026-05-0{number}T00:00:00Z")
         for number, kg in ((1, 85), (2, 100), (3, 95))
@@ -47,13 +50,15 @@ def test_me_07_me_35_a_chain_of_corrections_leaves_the_last_value_active() -> No
     assert {name: note.body for name, note in result.notes.items()} == {"project_3": "95 kg"}
 
 
-def test_me_30_contested_notes_both_stay_and_are_named() -> None:
+@pytest.mark.states("ME-30")
+def test_contested_notes_both_stay_and_are_named() -> None:
     one, other = replace(NOTE, attribute="port", body="8080"), replace(NOTE, name="project_b", attribute="port", body="9090")
     result = consolidate([one, other], NOW, words)
     assert (result.steps, result.contested) == ((), (("project_a", "project_b"),))
 
 
-def test_me_27_me_35_an_old_unused_note_of_little_weight_expires_but_not_a_pinned_or_a_used_one() -> None:
+@pytest.mark.states("ME-27", "ME-35")
+def test_an_old_unused_note_of_little_weight_expires_but_not_a_pinned_or_a_used_one() -> None:
     old = replace(NOTE, when="2024-01-01T00:00:00Z")
     assert [note.name for note in consolidate([old], NOW, words).steps[0].past] == ["project_a"]
     for kept in (replace(old, pinned=True), replace(old, last_used="2026-05-30T00:00:00Z")):
@@ -91,7 +96,8 @@ def test_of_old_notes_that_say_nearly_the_same_the_least_important_leaves_and_th
     assert sorted(result.notes) == ["user_2"]
 
 
-def test_me_31_compressible_near_duplicates_leave_and_one_stands_for_them() -> None:
+@pytest.mark.states("ME-31")
+def test_compressible_near_duplicates_leave_and_one_stands_for_them() -> None:
     orders = (
         *(
             "deploys go out on friday at noon",

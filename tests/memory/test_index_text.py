@@ -1,5 +1,6 @@
 """MEMORY.md, the index of the notes."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -20,7 +21,8 @@ NOTE = Note(
 )
 
 
-def test_me_03_the_index_depends_on_the_active_notes_alone() -> None:
+@pytest.mark.states("ME-03")
+def test_the_index_depends_on_the_active_notes_alone() -> None:
     reference = replace(NOTE, name="reference_b", kind="reference", about="board: http://x")
     pinned = replace(NOTE, name="project_c", kind="project", about="ships in May", pinned=True)
     hidden = (replace(NOTE, name="user_d", status="superseded"), replace(NOTE, name="user_e", trust="quarantined"))
@@ -45,7 +47,8 @@ def test_a_line_says_when_and_whose_word_it_is_and_notes_of_a_repository_stand_l
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 400), st.integers(1, 150), st.sampled_from(["a", "中", "word "]))
-def test_me_03_cc_54_the_index_keeps_its_bounds_and_names_the_first_line_that_was_cut(count: int, length: int, letter: str) -> None:
+@pytest.mark.states("ME-03", "CC-54")
+def test_the_index_keeps_its_bounds_and_names_the_first_line_that_was_cut(count: int, length: int, letter: str) -> None:
     notes = [replace(NOTE, name=f"user_{number:04}", about=(letter * length)[:length].strip() or "a") for number in range(count)]
     index = index_of(notes)
     whole = [line_of(note, is_finer=count > 1) for note in notes]

@@ -42,13 +42,15 @@ def test_a_note_is_a_file_that_a_person_can_read() -> None:
 
 
 @pytest.mark.parametrize("field", ["about", "person", "relationship", "backstory", "body"])
-def test_me_01_a_note_without_a_required_text_is_refused(field: str) -> None:
+@pytest.mark.states("ME-01")
+def test_a_note_without_a_required_text_is_refused(field: str) -> None:
     with pytest.raises(BadInput, match=f"the field {field} is required"):
         check_note(msgspec.structs.replace(TABS, **{field: " "}))
 
 
 @pytest.mark.parametrize("field", ["name", "kind", "about", "backstory", "when", "evidence", "trust"])
-def test_me_01_a_file_without_a_required_field_is_refused(field: str) -> None:
+@pytest.mark.states("ME-01")
+def test_a_file_without_a_required_field_is_refused(field: str) -> None:
     lines = [each for each in FILE.split("\n") if not each.startswith(f"{field}:")]
     with pytest.raises(BadInput, match=field):
         decode_note("\n".join(lines), "user_tabs.md")
@@ -79,7 +81,8 @@ def test_me_01_a_file_without_a_required_field_is_refused(field: str) -> None:
         ({"body": "word " * 5_000}, "at most 1,200 fit"),
     ],
 )
-def test_me_01_me_16_a_note_that_breaks_a_rule_is_refused(changed: dict[str, object], why: str) -> None:
+@pytest.mark.states("ME-01", "ME-16")
+def test_a_note_that_breaks_a_rule_is_refused(changed: dict[str, object], why: str) -> None:
     assert check_note(TABS) == TABS
     with pytest.raises(BadInput, match=why):
         check_note(msgspec.structs.replace(TABS, **changed))
@@ -108,11 +111,13 @@ notes = st.builds(
 
 
 @given(notes)
-def test_me_01_decoding_the_file_of_a_note_gives_the_note(note: Note) -> None:
+@pytest.mark.states("ME-01")
+def test_decoding_the_file_of_a_note_gives_the_note(note: Note) -> None:
     assert decode_note(encode_note(note), "x.md") == note
 
 
-def test_me_01_unknown_fields_stay_where_they_are() -> None:
+@pytest.mark.states("ME-01")
+def test_unknown_fields_stay_where_they_are() -> None:
     text = FILE.replace("kind: user\n", "tags:\n  - one\n  - two\nkind: user\nmood: good # today\n")
     note = decode_note(text, "x.md")
     assert note.other == (("tags", "tags:\n  - one\n  - two"), ("mood", "mood: good # today"))
@@ -128,7 +133,8 @@ def test_me_01_unknown_fields_stay_where_they_are() -> None:
         f"---\ntype: user\nname: prefs\ndescription: {'long ' * 60}end\n---\nbody",
     ],
 )
-def test_me_02_cc_55_a_topic_file_of_claude_code_imports_and_exports_unchanged(text: str) -> None:
+@pytest.mark.states("ME-02", "CC-55")
+def test_a_topic_file_of_claude_code_imports_and_exports_unchanged(text: str) -> None:
     note = from_claude(text, "user_prefs", when="2026-05-04T10:00:00Z", evidence="import:1")
     assert (note.name, note.kind, note.trust) == ("user_prefs", "user", "stated")
     assert note.about in ("indentation preferences of the user", "short", ("long " * 60)[:150])
@@ -146,12 +152,14 @@ def test_me_02_cc_55_a_topic_file_of_claude_code_imports_and_exports_unchanged(t
         "---\ndescription: b\ntype: user\n---\n",
     ],
 )
-def test_cc_55_a_note_needs_name_description_and_one_of_four_kinds(text: str) -> None:
+@pytest.mark.states("CC-55")
+def test_a_note_needs_name_description_and_one_of_four_kinds(text: str) -> None:
     with pytest.raises(BadInput):
         from_claude(text, "a", when="2026-05-04T10:00:00Z", evidence="import:1")
 
 
-def test_me_15_a_secret_is_redacted_before_a_note_is_kept() -> None:
+@pytest.mark.states("ME-15")
+def test_a_secret_is_redacted_before_a_note_is_kept() -> None:
     note = msgspec.structs.replace(TABS, body="the key is sk-abcdefghijklmnopqrstuvwxyz0123", backstory="Bearer abcdefghijklmnop0123456789")
     kept = check_note(note)
     assert "sk-abc" not in kept.body
@@ -159,7 +167,8 @@ def test_me_15_a_secret_is_redacted_before_a_note_is_kept() -> None:
     assert check_note(kept) == kept
 
 
-def test_me_16_fields_that_can_be_cut_are_cut_and_others_refused() -> None:
+@pytest.mark.states("ME-16")
+def test_fields_that_can_be_cut_are_cut_and_others_refused() -> None:
     assert fitting(TABS) == TABS
     with pytest.raises(BadInput, match="the fields have more than 400 tokens"):
         fitting(msgspec.structs.replace(TABS, backstory="word " * 2_000))
@@ -174,5 +183,6 @@ def test_names_are_ascii_bounded_and_not_taken_twice() -> None:
     assert len(name_of("reference", "word " * 50)) <= 60
 
 
-def test_me_15_a_secret_becomes_no_part_of_a_name() -> None:
+@pytest.mark.states("ME-15")
+def test_a_secret_becomes_no_part_of_a_name() -> None:
     assert name_of("project", "The token is ghp_abcdefghijklmnopqrstuvwxyz0123456789.") == "project_the_token_is_redacted_github"

@@ -153,7 +153,8 @@ def test_there_are_at_least_fifty_variants_in_two_languages() -> None:
 
 @pytest.mark.parametrize("carrier", CARRIERS)
 @pytest.mark.parametrize("planted", PLANTED)
-def test_me_14_a_planted_text_becomes_no_wish_and_changes_no_statement_of_the_user(planted: str, carrier: str) -> None:
+@pytest.mark.states("ME-14")
+def test_a_planted_text_becomes_no_wish_and_changes_no_statement_of_the_user(planted: str, carrier: str) -> None:
     asked = ASKED[PLANTED.index(planted) % len(ASKED)]
     for judged in obeyed(asked, planted, carrier):
         if not isinstance(judged.outcome, AcceptedChange):
@@ -166,7 +167,8 @@ def test_me_14_a_planted_text_becomes_no_wish_and_changes_no_statement_of_the_us
 
 
 @pytest.mark.parametrize("kind", ["project", "reference"])
-def test_me_13_what_pages_and_servers_say_is_in_no_index_manifest_or_recall(tmp_path: Path, kind: NoteKind) -> None:
+@pytest.mark.states("ME-13")
+def test_what_pages_and_servers_say_is_in_no_index_manifest_or_recall(tmp_path: Path, kind: NoteKind) -> None:
     book = Notebook(NoteFolder(tmp_path / "memory", "user", CLOCK), CLOCK)
     for number, planted in enumerate(PLANTED):
         sources = sources_of(f"s{number}", events("Summarise this.", planted, "web_fetch"), lambda body: bool(body.tool))

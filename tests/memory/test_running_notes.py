@@ -36,9 +36,8 @@ STATE = SECTIONS["Current State"]
         (NotesProgress(15_000, used_at_update=10_000, calls_since=3), True),
     ],
 )
-def test_cc_44_notes_start_at_10000_need_5000_more_each_time_and_3_calls_or_a_reply_without_any(
-    progress: NotesProgress, due: object
-) -> None:
+@pytest.mark.states("CC-44")
+def test_notes_start_at_10000_need_5000_more_each_time_and_3_calls_or_a_reply_without_any(progress: NotesProgress, due: object) -> None:
     assert is_update_due(progress) is due
 
 
@@ -59,7 +58,8 @@ def reply(*calls: tuple[str, object]) -> NotesTaken | None:
     return run_steps(notes_update((), TEMPLATE, PATH, 40, used=12_000), answer)
 
 
-def test_cc_45_the_notes_job_edits_the_notes_file_and_nothing_else() -> None:
+@pytest.mark.states("CC-45")
+def test_the_notes_job_edits_the_notes_file_and_nothing_else() -> None:
     edit = {"path": PATH, "old": f"_{STATE}_\n", "new": f"_{STATE}_\nfixing a.py\n"}
     taken = reply(("edit", {**edit, "path": "a.py"}), ("bash", {"command": "rm -rf ."}), ("edit", edit))
     assert taken is not None
@@ -68,7 +68,8 @@ def test_cc_45_the_notes_job_edits_the_notes_file_and_nothing_else() -> None:
     assert reply() is None
 
 
-def test_cc_45_an_edit_in_the_words_of_claude_code_is_an_edit_too() -> None:
+@pytest.mark.states("CC-45")
+def test_an_edit_in_the_words_of_claude_code_is_an_edit_too() -> None:
     taken = reply(("Edit", {"file_path": PATH, "old_string": f"_{STATE}_\n", "new_string": f"_{STATE}_\nnow\n"}))
     assert taken is not None
     assert "\nnow\n" in taken.text
@@ -86,11 +87,13 @@ def test_cc_45_an_edit_in_the_words_of_claude_code_is_an_edit_too() -> None:
         ("", "x"),
     ],
 )
-def test_cc_45_headings_and_lines_in_italics_cannot_be_altered(old: str, new: str) -> None:
+@pytest.mark.states("CC-45")
+def test_headings_and_lines_in_italics_cannot_be_altered(old: str, new: str) -> None:
     assert edit_notes(TEMPLATE, old, new) is None
 
 
-def test_cc_46_notes_that_are_too_long_add_their_reminders_to_the_prompt() -> None:
+@pytest.mark.states("CC-46")
+def test_notes_that_are_too_long_add_their_reminders_to_the_prompt() -> None:
     filled = TEMPLATE.replace(f"_{STATE}_\n", f"_{STATE}_\n" + "word " * 2_500 + "\n")
     size = section_sizes(filled)["Current State"]
     prompt = update_prompt(filled, PATH)
@@ -101,7 +104,8 @@ def test_cc_46_notes_that_are_too_long_add_their_reminders_to_the_prompt() -> No
     assert "must be condensed:" not in update_prompt(TEMPLATE, PATH)
 
 
-def test_cc_47_own_template_and_prompt_replace_the_built_in_ones_and_get_both_variables() -> None:
+@pytest.mark.states("CC-47")
+def test_own_template_and_prompt_replace_the_built_in_ones_and_get_both_variables() -> None:
     settings = NotesSettings(template="# Mine\n_what_\n", prompt="At {{notesPath}}: {{currentNotes}}")
     assert empty_notes(settings) == "# Mine\n_what_\n"
     assert update_prompt("text", "n.md", settings) == "At n.md: text"

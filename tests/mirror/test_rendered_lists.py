@@ -215,7 +215,8 @@ BESIDE: dict[WireName, tuple[list[Any], str, int, str]] = {
 
 
 @pytest.mark.parametrize("wire", [*BESIDE])
-def test_mi_06_blocks_beside_an_edited_one_in_the_same_message_come_back_as_they_are(wire: WireName) -> None:
+@pytest.mark.states("MI-06")
+def test_blocks_beside_an_edited_one_in_the_same_message_come_back_as_they_are(wire: WireName) -> None:
     messages, field, place, item = BESIDE[wire]
     sent = rendered(wire, messages, Mask((item,), "[cleared]"))
     given = messages[-1]
@@ -226,7 +227,8 @@ def test_mi_06_blocks_beside_an_edited_one_in_the_same_message_come_back_as_they
     ]
 
 
-def test_mi_06_media_and_unknown_blocks_beside_a_cleared_result_come_back_as_they_are() -> None:
+@pytest.mark.states("MI-06")
+def test_media_and_unknown_blocks_beside_a_cleared_result_come_back_as_they_are() -> None:
     blocks: list[Any] = [*RESULTS["content"], PICTURE, {"type": "document", "source": {"type": "file", "file_id": "f1"}}, {"type": "new"}]
     sent = rendered("anthropic", [ASKED, CALLS, {"role": "user", "content": blocks}], Mask(("3.0",), "[cleared]"))
     assert sent[2]["content"] == [{**blocks[0], "content": "[cleared]"}, *blocks[1:]]

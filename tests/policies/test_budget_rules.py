@@ -130,22 +130,26 @@ def test_claude_as_measured_takes_another_window_and_a_percent() -> None:
 
 
 @pytest.mark.parametrize(("window", "effective", "level"), [(272_000, 258_400, 244_800), (200_000, 190_000, 180_000)])
-def test_cx_21_the_effective_window_is_95_percent_and_compaction_starts_at_90(window: int, effective: int, level: int) -> None:
+@pytest.mark.states("CX-21")
+def test_the_effective_window_is_95_percent_and_compaction_starts_at_90(window: int, effective: int, level: int) -> None:
     assert codex_effective(window) == effective
     assert codex_budget(window) == Budget(window=window, reply=window - effective, buffer=window - level, compact_at=level)
 
 
-def test_cx_21_the_level_is_reached_with_its_own_number() -> None:
+@pytest.mark.states("CX-21")
+def test_the_level_is_reached_with_its_own_number() -> None:
     budget = codex_budget(200_000)
     assert [decide(tokens, budget) for tokens in (179_999, 180_000, 179_971 + 29)] == ["rest", "compact", "compact"]
 
 
 @pytest.mark.parametrize(("limit", "level"), [(50_000, 50_000), (195_000, 180_000), (None, 180_000)])
-def test_cx_21_a_limit_lowers_the_level_and_never_raises_it(limit: int | None, level: int) -> None:
+@pytest.mark.states("CX-21")
+def test_a_limit_lowers_the_level_and_never_raises_it(limit: int | None, level: int) -> None:
     assert codex_budget(200_000, limit=limit).compact_at == level
 
 
-def test_cx_21_after_a_prefix_the_effective_window_is_the_hard_cap() -> None:
+@pytest.mark.states("CX-21")
+def test_after_a_prefix_the_effective_window_is_the_hard_cap() -> None:
     assert codex_budget(200_000, limit=50_000, prefix=150_000).compact_at == 190_000
     assert codex_budget(200_000, limit=50_000, prefix=20_000).compact_at == 70_000
 

@@ -1,5 +1,6 @@
 """A model is reminded of a tool that it forgets, and of plan mode beside the newest user message."""
 
+import pytest
 from workplace import offline, reply, say, use, work
 
 from palimpsest.agent.editing import run_policies
@@ -81,7 +82,8 @@ def in_mode(mode: str, name: str = "opencode") -> Session:
     return session
 
 
-def test_oc_37_the_plan_reminder_stands_with_the_last_user_item_of_every_call_and_never_inside_it() -> None:
+@pytest.mark.states("OC-37")
+def test_the_plan_reminder_stands_with_the_last_user_item_of_every_call_and_never_inside_it() -> None:
     session = in_mode("plan")
     said = say(session, "think")
 
@@ -95,7 +97,8 @@ def test_oc_37_the_plan_reminder_stands_with_the_last_user_item_of_every_call_an
     assert said.body == UserSaid((Text("think"),))
 
 
-def test_oc_37_the_build_reminder_comes_only_if_a_reply_of_plan_is_in_view_and_the_agent_is_build() -> None:
+@pytest.mark.states("OC-37")
+def test_the_build_reminder_comes_only_if_a_reply_of_plan_is_in_view_and_the_agent_is_build() -> None:
     session = in_mode("plan")
     say(session, "think")
     before_call(session)
@@ -109,7 +112,8 @@ def test_oc_37_the_build_reminder_comes_only_if_a_reply_of_plan_is_in_view_and_t
     assert before_call(session) == ["think", "a plan", "do it"]
 
 
-def test_oc_37_without_a_reply_of_plan_build_mode_is_not_reminded() -> None:
+@pytest.mark.states("OC-37")
+def test_without_a_reply_of_plan_build_mode_is_not_reminded() -> None:
     for name in ("opencode", "opencode-1.18"):
         session = in_mode("build", name)
         say(session, "do it")
@@ -121,7 +125,8 @@ def test_oc_37_without_a_reply_of_plan_build_mode_is_not_reminded() -> None:
     assert before_call(unanswered) == ["think"]
 
 
-def test_oc_38_the_frame_of_a_message_sent_during_a_turn_holds_it_unchanged() -> None:
+@pytest.mark.states("OC-38")
+def test_the_frame_of_a_message_sent_during_a_turn_holds_it_unchanged() -> None:
     text = "stop\n\nuse {{braces}} 停"
 
     framed = steering_text(text)

@@ -46,7 +46,8 @@ def by(ran: PolicyRun) -> list[str]:
     return [event.body.by for event in ran.edited if isinstance(event.body, ViewEdited)]
 
 
-def test_cx_42_the_endpoint_gets_the_items_without_tools_and_its_answer_is_filtered() -> None:
+@pytest.mark.states("CX-42")
+def test_the_endpoint_gets_the_items_without_tools_and_its_answer_is_filtered() -> None:
     session = worked("codex")
     old = next(item.id for item in session.log.view.items if item.kind == "user")
     provider = Scripted(
@@ -85,7 +86,8 @@ def test_cx_42_the_endpoint_gets_the_items_without_tools_and_its_answer_is_filte
     assert session.log.view.facts == {}
 
 
-def test_cx_42_within_a_turn_the_context_stands_before_the_last_message_and_the_compaction_last() -> None:
+@pytest.mark.states("CX-42")
+def test_within_a_turn_the_context_stands_before_the_last_message_and_the_compaction_last() -> None:
     session = worked("codex", 2)
     say(session, "ask on")
     reply(session, ToolCall("last", "shell", "{}"), usage=FULL)
@@ -95,7 +97,8 @@ def test_cx_42_within_a_turn_the_context_stands_before_the_last_message_and_the_
     assert isinstance(session.log.view.items[-1].content, Opaque)
 
 
-def test_cx_42_a_summary_among_the_answer_stays_a_summary() -> None:
+@pytest.mark.states("CX-42")
+def test_a_summary_among_the_answer_stays_a_summary() -> None:
     session = worked("codex")
     online(session, run_policies(session, "asked"), Scripted(answer(message("user", f"{PREFIX}\nearlier"), message("user", "ask 2"))))
     assert [(item.kind, text) for item, text in zip(session.log.view.items, shows(session), strict=True)] == [
@@ -104,13 +107,15 @@ def test_cx_42_a_summary_among_the_answer_stays_a_summary() -> None:
     ]
 
 
-def test_cx_42_where_no_message_comes_back_those_of_the_user_stay_by_our_own_rule() -> None:
+@pytest.mark.states("CX-42")
+def test_where_no_message_comes_back_those_of_the_user_stay_by_our_own_rule() -> None:
     session = worked("codex")
     online(session, run_policies(session, "asked"), Scripted(answer(SEALED)))
     assert shows(session)[:-1] == ["ask 0", "ask 1", "ask 2"]
 
 
-def test_cx_42_of_messages_with_the_same_words_the_last_one_stays() -> None:
+@pytest.mark.states("CX-42")
+def test_of_messages_with_the_same_words_the_last_one_stays() -> None:
     session = worked("codex", 2)
     turn(session, "ask 0", 2, usage=FULL)
     last = [item.id for item in session.log.view.items if item.kind == "user"][-1]
@@ -119,7 +124,8 @@ def test_cx_42_of_messages_with_the_same_words_the_last_one_stays() -> None:
     assert session.log.view.items[1].id == last
 
 
-def test_cx_42_outputs_and_developer_messages_at_the_end_are_trimmed_until_the_rest_fits() -> None:
+@pytest.mark.states("CX-42")
+def test_outputs_and_developer_messages_at_the_end_are_trimmed_until_the_rest_fits() -> None:
     session = codex_session("codex", GPT)
     items = (
         Item("1.0", "user", Text("go")),
@@ -137,7 +143,8 @@ def test_cx_42_outputs_and_developer_messages_at_the_end_are_trimmed_until_the_r
     assert [item.id for item in without_last_outputs(situation, items, 1)] == ["1.0"]
 
 
-def test_cx_43_the_request_ends_with_the_trigger_and_is_otherwise_the_live_one() -> None:
+@pytest.mark.states("CX-43")
+def test_the_request_ends_with_the_trigger_and_is_otherwise_the_live_one() -> None:
     session = worked("codex-0.166")
     provider = Scripted(answer(message("assistant", "ignored", "output_text"), SEALED))
     ran = online(session, run_policies(session, "turn_starts"), provider)
@@ -152,7 +159,8 @@ def test_cx_43_the_request_ends_with_the_trigger_and_is_otherwise_the_live_one()
 
 
 @pytest.mark.parametrize("items", [(), (SEALED, {**SEALED, "encrypted_content": "b"}), (message("assistant", "done", "output_text"),)])
-def test_cx_43_any_other_number_of_compaction_items_fails_and_the_hand_over_is_made_here(items: tuple[dict[str, Any], ...]) -> None:
+@pytest.mark.states("CX-43")
+def test_any_other_number_of_compaction_items_fails_and_the_hand_over_is_made_here(items: tuple[dict[str, Any], ...]) -> None:
     session = worked("codex-0.166")
     provider = Scripted(answer(*items), "the summary")
     ran = online(session, run_policies(session, "turn_starts"), provider)
@@ -165,7 +173,8 @@ def test_cx_43_any_other_number_of_compaction_items_fails_and_the_hand_over_is_m
     assert len(provider.requests) == 2
 
 
-def test_cx_43_outputs_at_the_end_become_a_line_until_the_rest_fits_and_every_pair_stays() -> None:
+@pytest.mark.states("CX-43")
+def test_outputs_at_the_end_become_a_line_until_the_rest_fits_and_every_pair_stays() -> None:
     session = codex_session("codex-0.166", GPT)
     items = (
         Item("1.0", "user", Text("go")),
@@ -186,7 +195,8 @@ def test_cx_43_outputs_at_the_end_become_a_line_until_the_rest_fits_and_every_pa
     ]
 
 
-def test_cx_43_messages_keep_their_pictures_within_64000_tokens() -> None:
+@pytest.mark.states("CX-43")
+def test_messages_keep_their_pictures_within_64000_tokens() -> None:
     session = codex_session("codex-0.166", GPT)
     for number in range(4):
         turn(session, f"{number}" * 80_000, number, usage=FULL)
@@ -198,7 +208,8 @@ def test_cx_43_messages_keep_their_pictures_within_64000_tokens() -> None:
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_cx_44_a_remote_compaction_that_fails_is_made_here_once_and_the_message_stays(name: str) -> None:
+@pytest.mark.states("CX-44")
+def test_a_remote_compaction_that_fails_is_made_here_once_and_the_message_stays(name: str) -> None:
     session = worked(name)
     provider = Scripted(ProviderError("server error", status=500), "the summary")
     ran = online(session, run_policies(session, "turn_starts"), provider)
@@ -210,7 +221,8 @@ def test_cx_44_a_remote_compaction_that_fails_is_made_here_once_and_the_message_
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_cx_44_after_three_failures_the_provider_is_not_asked_again(name: str) -> None:
+@pytest.mark.states("CX-44")
+def test_after_three_failures_the_provider_is_not_asked_again(name: str) -> None:
     session = worked(name)
     for number in range(3):
         online(session, run_policies(session, "turn_starts"), Scripted(ProviderError("down", status=500), f"summary {number}"))

@@ -44,7 +44,8 @@ def named(shown: list[str]) -> list[str]:
     return [json.loads(text.partition(": ")[2])["file_path"] for text in shown if text.startswith("The tool Read was called")]
 
 
-def test_cc_51_restored_files_are_the_newest_5_newest_first() -> None:
+@pytest.mark.states("CC-51")
+def test_restored_files_are_the_newest_5_newest_first() -> None:
     world = World({path: f"content of {path}" for path in MANY})
     shown = restored(Restore(), after(world, *MANY))
     assert named(shown) == ["/repo/7.py", "/repo/6.py", "/repo/5.py", "/repo/4.py", "/repo/3.py"]
@@ -53,8 +54,8 @@ def test_cc_51_restored_files_are_the_newest_5_newest_first() -> None:
     assert named(shown)[:2] == ["/repo/0.py", "/repo/7.py"]
 
 
-@pytest.mark.states("SG-04")
-def test_cc_51_restored_files_are_whole_within_50000_and_the_first_that_does_not_fit_says_that_it_is_cut_and_ends_the_loop() -> None:
+@pytest.mark.states("CC-51", "SG-04")
+def test_restored_files_are_whole_within_50000_and_the_first_that_does_not_fit_says_that_it_is_cut_and_ends_the_loop() -> None:
     lines = "".join(f"{'y' * 78} {number:04}\n" for number in range(250))
     world = World(dict.fromkeys(MANY, "x" * 16_000) | {"/repo/6.py": lines})
     assert named(restored(Restore(total_tokens=4_900), after(world, *MANY))) == ["/repo/7.py"]
@@ -72,14 +73,16 @@ def test_cc_51_restored_files_are_whole_within_50000_and_the_first_that_does_not
     assert 4 * 40_000 <= sum(len(text) for text in shown if text.startswith("It gave")) <= 4 * 50_000 + 400
 
 
-def test_cc_51_files_visible_in_kept_messages_are_left_out_and_the_skip_uses_up_one_of_the_5() -> None:
+@pytest.mark.states("CC-51")
+def test_files_visible_in_kept_messages_are_left_out_and_the_skip_uses_up_one_of_the_5() -> None:
     session = after(World(dict.fromkeys((*MANY, "/repo/8.py"), "text")), *MANY)
     say(session, "go")
     use(session, "late", "Read", '{"file_path":"/repo/8.py"}', "here it is")
     assert named(restored(Restore(), session)) == ["/repo/7.py", "/repo/6.py", "/repo/5.py", "/repo/4.py"]
 
 
-def test_cc_51_a_file_that_is_gone_is_left_out_and_one_alone_is_whole_up_to_50000() -> None:
+@pytest.mark.states("CC-51")
+def test_a_file_that_is_gone_is_left_out_and_one_alone_is_whole_up_to_50000() -> None:
     world = World({"/repo/7.py": "line of text\n" * 5_000})
     (asked, shown) = restored(Restore(), after(world, *MANY))
     assert "/repo/7.py" in asked
@@ -104,7 +107,8 @@ def test_a_read_that_failed_does_not_come_back_and_edited_files_do() -> None:
     assert named(restored(Restore(), session)) == ["/b.py"]
 
 
-def test_cc_52_plan_skills_agents_tools_and_session_start_context_come_back_after_a_fold() -> None:
+@pytest.mark.states("CC-52")
+def test_plan_skills_agents_tools_and_session_start_context_come_back_after_a_fold() -> None:
     facts = {
         "plan": "1. lexer 2. parser",
         "skills": json.dumps({"review": "Look at every line.", "long": "word " * 10_000}),
@@ -123,7 +127,8 @@ def test_cc_52_plan_skills_agents_tools_and_session_start_context_come_back_afte
     assert restored(Restore(), after(World())) == []
 
 
-def test_cc_52_what_the_world_outside_does_not_know_the_log_may_tell() -> None:
+@pytest.mark.states("CC-52")
+def test_what_the_world_outside_does_not_know_the_log_may_tell() -> None:
     session = claude()
     use(session, "p", "ExitPlanMode", '{"plan":"1. lexer 2. parser"}', "approved")
     use(session, "k", "Skill", '{"skill":"review"}', "Look at every line.")
@@ -145,7 +150,8 @@ def test_cc_52_what_the_world_outside_does_not_know_the_log_may_tell() -> None:
     assert restored(Restore(), session)[2] == "Agents that work in the background:\nnone is left"
 
 
-def test_cc_52_they_stand_after_the_summary_and_are_recorded() -> None:
+@pytest.mark.states("CC-52")
+def test_they_stand_after_the_summary_and_are_recorded() -> None:
     world = World(facts={"plan": "1. lexer", "session_start": "use tabs"})
     session = fill(claude(world=world), 160_000)
     online(session, run_policies(session, "before_call"), Scripted(SUMMARY))
@@ -157,7 +163,8 @@ def test_cc_52_they_stand_after_the_summary_and_are_recorded() -> None:
     assert [edit.by for edit in edits(session)] == ["summarize", "restore"]
 
 
-def test_cc_53_v_a_restored_file_shows_its_content_on_disk_now_an_oversized_one_only_a_note() -> None:
+@pytest.mark.states("CC-53")
+def test_a_restored_file_shows_its_content_on_disk_now_an_oversized_one_only_a_note() -> None:
     policy = Restore(large_files="note", numbering="tab", place="prompt")
     world = World({"/repo/7.py": "new\ncontent", "/repo/6.py": "x" * 36_000})
     assert restored(policy, after(world, *MANY, name=MEASURED)) == [
@@ -167,7 +174,8 @@ def test_cc_53_v_a_restored_file_shows_its_content_on_disk_now_an_oversized_one_
     ]
 
 
-def test_cc_53_v_restored_state_stands_before_the_pending_prompt_and_the_start_of_the_session_before_the_summary() -> None:
+@pytest.mark.states("CC-53")
+def test_restored_state_stands_before_the_pending_prompt_and_the_start_of_the_session_before_the_summary() -> None:
     world = World(facts={"plan": "1. lexer", "session_start": "use tabs"})
     session = fill(claude(MEASURED, world=world), 170_000, 5)
     say(session, "the pending prompt")
@@ -185,7 +193,8 @@ def test_in_a_small_window_no_more_comes_back_than_half_of_what_is_left() -> Non
     assert named(restored(Restore(), after(world, *MANY, used=10_000))) == list(reversed(MANY))[:5]
 
 
-def test_cc_53_v_a_compaction_shows_files_as_they_are_now() -> None:
+@pytest.mark.states("CC-53")
+def test_a_compaction_shows_files_as_they_are_now() -> None:
     world = World({"/repo/0.py": "changed since", "/repo/1.py": "x" * 36_000})
     session = fill(claude(MEASURED, world=world), 170_000, 5)
     say(session, "the pending prompt")

@@ -87,25 +87,29 @@ def used_exactly(tokens: int) -> Session:
     return session
 
 
-def test_cl_01_before_every_call_all_results_but_the_newest_three_are_masked() -> None:
+@pytest.mark.states("CL-01")
+def test_before_every_call_all_results_but_the_newest_three_are_masked() -> None:
     session = results(at_work(), 500, 600, 700, 800, 900)
     before_call(session)
     assert shown(session) == ["[Previous: used bash]", "[Previous: used bash]", "700", "800", "900"]
 
 
-def test_cl_02_a_result_of_100_characters_is_never_masked_and_one_of_101_is() -> None:
+@pytest.mark.states("CL-02")
+def test_a_result_of_100_characters_is_never_masked_and_one_of_101_is() -> None:
     session = results(at_work(), 100, 101, 500, 500, 500)
     before_call(session)
     assert shown(session) == ["100", "[Previous: used bash]", "500", "500", "500"]
 
 
-def test_cl_03_with_three_results_nothing_is_masked_however_long() -> None:
+@pytest.mark.states("CL-03")
+def test_with_three_results_nothing_is_masked_however_long() -> None:
     session = results(at_work(), 9_000, 9_000, 9_000)
     before_call(session)
     assert shown(session) == ["9000", "9000", "9000"]
 
 
-def test_cl_04_the_mask_names_the_tool_of_the_call_with_the_same_id() -> None:
+@pytest.mark.states("CL-04")
+def test_the_mask_names_the_tool_of_the_call_with_the_same_id() -> None:
     session = at_work()
     for number, tool in enumerate(("read", "bash", "read", "grep", "edit")):
         use(session, f"c{number}", tool, "{}", "x" * 300)
@@ -113,13 +117,15 @@ def test_cl_04_the_mask_names_the_tool_of_the_call_with_the_same_id() -> None:
     assert shown(session) == ["[Previous: used read]", "[Previous: used bash]", "300", "300", "300"]
 
 
-def test_cl_05_error_results_count_and_are_masked_like_others() -> None:
+@pytest.mark.states("CL-05")
+def test_error_results_count_and_are_masked_like_others() -> None:
     session = results(at_work(), 400, 400, 400, 400, error=True)
     before_call(session)
     assert shown(session) == ["[Previous: used bash]", "400", "400", "400"]
 
 
-def test_cl_06_calls_and_texts_are_unchanged_and_a_second_run_proposes_nothing() -> None:
+@pytest.mark.states("CL-06")
+def test_calls_and_texts_are_unchanged_and_a_second_run_proposes_nothing() -> None:
     session = results(at_work(), 500, 500, 500, 500)
     before = [item for item in session.log.view.items if item.kind != "result"]
     before_call(session)
@@ -127,7 +133,8 @@ def test_cl_06_calls_and_texts_are_unchanged_and_a_second_run_proposes_nothing()
     assert offline(session, run_policies(session, "before_call")).events == ()
 
 
-def test_cl_07_masking_changes_no_event_and_unmask_restores_every_byte() -> None:
+@pytest.mark.states("CL-07")
+def test_masking_changes_no_event_and_unmask_restores_every_byte() -> None:
     session = results(at_work(), 500, 500, 500, 500)
     view, event = session.log.view, session.log.event(3)
     before_call(session)
@@ -136,19 +143,22 @@ def test_cl_07_masking_changes_no_event_and_unmask_restores_every_byte() -> None
     assert session.log.view.items == view.items
 
 
-def test_cl_08_an_estimate_of_50_000_does_not_compact_and_50_001_does() -> None:
+@pytest.mark.states("CL-08")
+def test_an_estimate_of_50_000_does_not_compact_and_50_001_does() -> None:
     assert before_call(used_exactly(50_000), "short").remaining == 1
     assert before_call(used_exactly(50_001), "short").remaining == 0
 
 
-def test_cl_09_if_masking_makes_enough_room_no_summary_is_asked_for() -> None:
+@pytest.mark.states("CL-09")
+def test_if_masking_makes_enough_room_no_summary_is_asked_for() -> None:
     session = results(at_work(), 160_000, 10_000, 10_000, 40_000)
     assert session.used > 50_000
     assert before_call(session, "short").remaining == 1
     assert session.used <= 50_000
 
 
-def test_cl_10_the_transcript_is_complete_before_the_fold_and_each_line_is_one_message() -> None:
+@pytest.mark.states("CL-10")
+def test_the_transcript_is_complete_before_the_fold_and_each_line_is_one_message() -> None:
     folder = Folder()
     session = at_work(folder)
     say(session, "hello")
@@ -169,7 +179,8 @@ def test_cl_10_the_transcript_is_complete_before_the_fold_and_each_line_is_one_m
     ]
 
 
-def test_cl_11_if_the_transcript_cannot_be_written_nothing_is_folded() -> None:
+@pytest.mark.states("CL-11")
+def test_if_the_transcript_cannot_be_written_nothing_is_folded() -> None:
     session = at_work(Folder(full=True))
     say(session, "y" * 300_000)
     provider = before_call(session, "short")
@@ -178,7 +189,8 @@ def test_cl_11_if_the_transcript_cannot_be_written_nothing_is_folded() -> None:
     assert last == Failed("plan", "store", "the disk is full", by="compress")
 
 
-def test_cl_12_two_compactions_in_the_same_second_leave_two_transcripts() -> None:
+@pytest.mark.states("CL-12")
+def test_two_compactions_in_the_same_second_leave_two_transcripts() -> None:
     folder = Folder()
     session = at_work(folder)
     for _ in range(2):
@@ -192,7 +204,8 @@ def asked(session: Session) -> Ask:
 
 
 @pytest.mark.parametrize(("told_from", "first"), [("", True), ("end", False)])
-def test_cl_13_the_model_is_shown_80_000_characters_from_one_end(told_from: str, first: bool) -> None:
+@pytest.mark.states("CL-13")
+def test_the_model_is_shown_80_000_characters_from_one_end(told_from: str, first: bool) -> None:
     session = at_work(told_from=told_from)
     say(session, "FIRST" + "y" * 120_000)
     say(session, "LAST")
@@ -204,14 +217,16 @@ def test_cl_13_the_model_is_shown_80_000_characters_from_one_end(told_from: str,
     assert (said[0] in whole, "FIRST" in part, "LAST" in part) == (True, first, not first)
 
 
-def test_cl_14_the_reply_is_limited_to_2_000_tokens_and_no_tools_are_sent() -> None:
+@pytest.mark.states("CL-14")
+def test_the_reply_is_limited_to_2_000_tokens_and_no_tools_are_sent() -> None:
     session = at_work()
     say(session, "hello")
     want = asked(session)
     assert (want.reply, want.tools, want.head, want.items) == (2_000, False, False, ())
 
 
-def test_cl_15_after_the_fold_there_are_two_items() -> None:
+@pytest.mark.states("CL-15")
+def test_after_the_fold_there_are_two_items() -> None:
     session = at_work()
     say(session, "y" * 300_000)
     before_call(session, "the summary")
@@ -220,7 +235,8 @@ def test_cl_15_after_the_fold_there_are_two_items() -> None:
     assert len(session.log.view.items) == 2
 
 
-def test_cl_16_head_and_what_sources_said_are_in_the_first_request_after_a_fold() -> None:
+@pytest.mark.states("CL-16")
+def test_head_and_what_sources_said_are_in_the_first_request_after_a_fold() -> None:
     session = at_work()
     session.log.append(ContextStated((Statement("tasks", "ready: #3"),), head=(Statement("base", "You teach.", "system"),)))
     stated = (Statement("skills", "skills: pdf"), Statement("business_state", "waiting for payment"), Statement("cards", "likes tea"))
@@ -251,7 +267,8 @@ def test_what_shows_a_pinned_file_is_not_masked_and_a_second_look_rests() -> Non
     assert offline(session, run_policies(session, "before_call")).events == ()
 
 
-def test_cl_17_a_failing_summary_leaves_the_view_and_after_three_no_attempt_is_made() -> None:
+@pytest.mark.states("CL-17")
+def test_a_failing_summary_leaves_the_view_and_after_three_no_attempt_is_made() -> None:
     session = at_work()
     say(session, "y" * 300_000)
     before = session.log.view.items
@@ -270,7 +287,8 @@ def compacting(*calls: ToolCall) -> Session:
     return session
 
 
-def test_cl_18_the_compact_tool_folds_below_the_threshold_after_all_results_and_once() -> None:
+@pytest.mark.states("CL-18")
+def test_the_compact_tool_folds_below_the_threshold_after_all_results_and_once() -> None:
     first = ToolCall("c1", "compact", '{"focus":"the parser"}')
     session = compacting(first, ToolCall("c2", "compact", ""))
     assert compact_focus(ModelReplied((first, ToolCall("c2", "compact", "")))) == "the parser"
@@ -283,7 +301,8 @@ def test_cl_18_the_compact_tool_folds_below_the_threshold_after_all_results_and_
     assert (provider.remaining, b"the parser" in provider.requests[0].body) == (1, True)
 
 
-def test_cl_19_the_result_of_compact_is_paired_with_its_call_in_the_log() -> None:
+@pytest.mark.states("CL-19")
+def test_the_result_of_compact_is_paired_with_its_call_in_the_log() -> None:
     session = compacting(ToolCall("c1", "compact", ""))
     session.log.append(ToolReturned(ToolResult("c1", (Text("ok"),)), tool="compact"))
     online(session, run_policies(session, "asked"), Scripted("short"))
@@ -292,7 +311,8 @@ def test_cl_19_the_result_of_compact_is_paired_with_its_call_in_the_log() -> Non
     assert session.log.health.pending_calls == ()
 
 
-def test_cl_50_the_profile_and_its_policies_are_short() -> None:
+@pytest.mark.states("CL-50")
+def test_the_profile_and_its_policies_are_short() -> None:
     policies = profile("classroom", {"PAL_EVIDENCE": "on"}).policies
     assert [type(policy).__module__ for policy in policies] == [
         "palimpsest.peers.clearing",

@@ -22,7 +22,8 @@ def failures(session: Session, what: str = "plan") -> list[str]:
     return [event.body.error for event in session.log.events() if isinstance(event.body, Failed) and event.body.what == what]
 
 
-def test_cc_09_three_failures_in_a_row_stop_automatic_attempts_a_success_closes_the_breaker_an_asked_compaction_ignores_it() -> None:
+@pytest.mark.states("CC-09")
+def test_three_failures_in_a_row_stop_automatic_attempts_a_success_closes_the_breaker_an_asked_compaction_ignores_it() -> None:
     session = fill(claude(), 160_000)
     provider = Scripted("", ProviderError("bad request", status=400), "  ", SUMMARY, SUMMARY)
     for asked in (1, 2, 3, 3, 3):
@@ -36,7 +37,8 @@ def test_cc_09_three_failures_in_a_row_stop_automatic_attempts_a_success_closes_
     assert online(session, run_policies(session, "before_call"), provider).folded
 
 
-def test_cc_11_v_seven_failing_turns_make_seven_attempts_and_every_turn_is_still_sent() -> None:
+@pytest.mark.states("CC-11")
+def test_seven_failing_turns_make_seven_attempts_and_every_turn_is_still_sent() -> None:
     session = fill(claude(MEASURED), 168_000)
     said = ModelReplied((Text("still here", "assistant"),), usage=Usage(input=170_000))
     replies: list[ProviderError | ModelReplied] = [ProviderError("bad request", status=400), said]
@@ -48,7 +50,8 @@ def test_cc_11_v_seven_failing_turns_make_seven_attempts_and_every_turn_is_still
     assert failures(session) == failures(session, "call") == ["provider"] * 7
 
 
-def test_cc_12_v_a_conversation_of_one_exchange_is_not_folded_and_reports_too_few_groups_without_a_request() -> None:
+@pytest.mark.states("CC-12")
+def test_a_conversation_of_one_exchange_is_not_folded_and_reports_too_few_groups_without_a_request() -> None:
     session = claude(MEASURED)
     say(session, "word " * 10_000)
     reply(session, Text("done", "assistant"), usage=Usage(input=170_000))
@@ -82,7 +85,8 @@ def longer(session: Session, count: int) -> None:
 TOO_LONG = PromptTooLong("prompt is too long")
 
 
-def test_cc_40_too_long_with_a_known_gap_drops_the_fewest_oldest_whole_rounds_that_cover_it() -> None:
+@pytest.mark.states("CC-40")
+def test_too_long_with_a_known_gap_drops_the_fewest_oldest_whole_rounds_that_cover_it() -> None:
     session = claude()
     longer(session, 10)
     items = session.log.view.items
@@ -100,7 +104,8 @@ def test_cc_40_too_long_with_a_known_gap_drops_the_fewest_oldest_whole_rounds_th
     assert messages[1]["content"][0]["input"] == {"command": "make 2"}
 
 
-def test_cc_40_without_a_known_gap_a_fifth_of_the_rounds_goes_and_at_least_one() -> None:
+@pytest.mark.states("CC-40")
+def test_without_a_known_gap_a_fifth_of_the_rounds_goes_and_at_least_one() -> None:
     session = claude()
     longer(session, 10)
     items = session.log.view.items
@@ -112,7 +117,8 @@ def test_cc_40_without_a_known_gap_a_fifth_of_the_rounds_goes_and_at_least_one()
     assert len(texts(session)) == 1
 
 
-def test_cc_41_after_three_retries_the_compaction_fails_and_no_retry_splits_a_call_from_its_result() -> None:
+@pytest.mark.states("CC-41")
+def test_after_three_retries_the_compaction_fails_and_no_retry_splits_a_call_from_its_result() -> None:
     session = claude()
     longer(session, 12)
     provider = Scripted(*[TOO_LONG] * 9)
@@ -128,9 +134,8 @@ def test_cc_41_after_three_retries_the_compaction_fails_and_no_retry_splits_a_ca
 
 
 @pytest.mark.parametrize(("count", "seen"), [(13, [25, 13, 7, 3]), (15, [29, 15, 7, 3]), (17, [33, 17, 9, 5, 3])])
-def test_cc_42_v_too_long_folds_n_half_of_n_and_so_on_to_1_rounds_then_reports_exhausted_and_no_round_is_lost(
-    count: int, seen: list[int]
-) -> None:
+@pytest.mark.states("CC-42")
+def test_too_long_folds_n_half_of_n_and_so_on_to_1_rounds_then_reports_exhausted_and_no_round_is_lost(count: int, seen: list[int]) -> None:
     session = claude(MEASURED)
     longer(session, count)
     provider = Scripted(*[TOO_LONG] * 9)
@@ -147,7 +152,8 @@ def test_cc_42_v_too_long_folds_n_half_of_n_and_so_on_to_1_rounds_then_reports_e
     assert unpaired(left) == frozenset()
 
 
-def test_cc_43_v_a_turn_refused_as_too_long_is_folded_from_the_older_half_and_sent_again_unseen() -> None:
+@pytest.mark.states("CC-43")
+def test_a_turn_refused_as_too_long_is_folded_from_the_older_half_and_sent_again_unseen() -> None:
     session = claude(MEASURED)
     longer(session, 8)
     reply(session, Text("well", "assistant"), usage=Usage(input=100_000))
@@ -162,7 +168,8 @@ def test_cc_43_v_a_turn_refused_as_too_long_is_folded_from_the_older_half_and_se
     assert texts(session)[-2:] == ["on", "done"]
 
 
-def test_cc_43_v_of_eight_rounds_three_are_folded_first_and_then_one() -> None:
+@pytest.mark.states("CC-43")
+def test_of_eight_rounds_three_are_folded_first_and_then_one() -> None:
     session = claude(MEASURED)
     longer(session, 8)
     provider = Scripted(TOO_LONG, SUMMARY)
@@ -170,7 +177,8 @@ def test_cc_43_v_of_eight_rounds_three_are_folded_first_and_then_one() -> None:
     assert [len(body_of(request)["messages"]) for request in provider.requests] == [7, 3]
 
 
-def test_cc_43_claude_code_ends_the_turn() -> None:
+@pytest.mark.states("CC-43")
+def test_claude_code_ends_the_turn() -> None:
     session = fill(claude(), 100_000)
     say(session, "on")
     provider = Scripted(TOO_LONG, SUMMARY, "done")

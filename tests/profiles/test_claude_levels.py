@@ -37,7 +37,8 @@ def folds(used: int, name: str = "claude-code", settings: Mapping[str, str] | No
     return online(session, run_policies(session, "before_call"), Scripted(SUMMARY)).folded
 
 
-def test_cc_01_compaction_is_due_at_155000_used_of_200000_and_not_at_154999() -> None:
+@pytest.mark.states("CC-01")
+def test_compaction_is_due_at_155000_used_of_200000_and_not_at_154999() -> None:
     assert budget().compact_at == 155_000
     assert folds(155_000)
     assert not folds(154_999)
@@ -47,7 +48,8 @@ def warned(session: Session) -> tuple[str, ...]:
     return online(session, run_policies(session, "after_call"), Scripted()).notices
 
 
-def test_cc_02_warn_and_error_levels_are_135000_with_auto_compact_on_and_148000_with_it_off() -> None:
+@pytest.mark.states("CC-02")
+def test_warn_and_error_levels_are_135000_with_auto_compact_on_and_148000_with_it_off() -> None:
     assert (budget().warn_at, budget().error_at, budget().clear_at) == (135_000, 135_000, 135_000)
     off = budget(DISABLE_AUTO_COMPACT="1")
     assert (off.warn_at, off.error_at, off.compact_at) == (148_000, 148_000, None)
@@ -59,7 +61,8 @@ def test_cc_02_warn_and_error_levels_are_135000_with_auto_compact_on_and_148000_
 
 
 @pytest.mark.parametrize(("name", "level"), [("claude-code", 197_000), (MEASURED, 177_000)])
-def test_cc_03_with_auto_compact_off_no_call_is_sent_from_the_block_level_on_and_the_turn_ends_with_a_too_long_error(
+@pytest.mark.states("CC-03")
+def test_with_auto_compact_off_no_call_is_sent_from_the_block_level_on_and_the_turn_ends_with_a_too_long_error(
     name: str, level: int
 ) -> None:
     off = {"DISABLE_AUTO_COMPACT": "1"}
@@ -74,20 +77,23 @@ def test_cc_03_with_auto_compact_off_no_call_is_sent_from_the_block_level_on_and
 
 
 @pytest.mark.parametrize("name", ["claude-code", MEASURED])
-def test_cc_03_the_blocking_override_moves_only_this(name: str) -> None:
+@pytest.mark.states("CC-03")
+def test_the_blocking_override_moves_only_this(name: str) -> None:
     assert budget(name, CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE="150000") == replace(budget(name), block_at=150_000)
     assert budget(name, CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE="soon") == budget(name)
     assert budget(name, CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE="-5") == budget(name)
 
 
-def test_cc_03_with_auto_compact_on_compaction_comes_first() -> None:
+@pytest.mark.states("CC-03")
+def test_with_auto_compact_on_compaction_comes_first() -> None:
     session = fill(claude(), 198_000)
     provider = Scripted(SUMMARY, "on it")
     online(session, call(session), provider)
     assert len(provider.requests) == 2
 
 
-def test_cc_04_a_max_output_of_8000_moves_the_trigger_to_179000_and_one_of_64000_to_123000() -> None:
+@pytest.mark.states("CC-04")
+def test_a_max_output_of_8000_moves_the_trigger_to_179000_and_one_of_64000_to_123000() -> None:
     assert budget(CLAUDE_CODE_MAX_OUTPUT_TOKENS="8000").compact_at == 179_000
     assert budget(CLAUDE_CODE_MAX_OUTPUT_TOKENS="64000").compact_at == 123_000
     assert folds(123_000, settings={"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "64000"})
@@ -95,7 +101,8 @@ def test_cc_04_a_max_output_of_8000_moves_the_trigger_to_179000_and_one_of_64000
     assert profile("claude-code", {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "8000"}).params.max_tokens == 8_000
 
 
-def test_cc_05_a_percent_override_of_50_moves_the_trigger_to_84000_and_0_and_101_are_ignored() -> None:
+@pytest.mark.states("CC-05")
+def test_a_percent_override_of_50_moves_the_trigger_to_84000_and_0_and_101_are_ignored() -> None:
     assert budget(CLAUDE_AUTOCOMPACT_PCT_OVERRIDE="50").compact_at == 84_000
     assert budget(CLAUDE_AUTOCOMPACT_PCT_OVERRIDE="0").compact_at == 155_000
     assert budget(CLAUDE_AUTOCOMPACT_PCT_OVERRIDE="101").compact_at == 155_000
@@ -105,7 +112,8 @@ def test_cc_05_a_percent_override_of_50_moves_the_trigger_to_84000_and_0_and_101
 
 
 @pytest.mark.parametrize("name", ["claude-code", MEASURED])
-def test_cc_06_disabling_auto_compact_leaves_the_asked_compaction_and_disabling_compact_removes_both(name: str) -> None:
+@pytest.mark.states("CC-06")
+def test_disabling_auto_compact_leaves_the_asked_compaction_and_disabling_compact_removes_both(name: str) -> None:
     auto_off, off = {"DISABLE_AUTO_COMPACT": "true"}, {"DISABLE_COMPACT": "1"}
     assert not folds(170_000, name, auto_off)
     assert not folds(170_000, name, off)
@@ -137,13 +145,15 @@ def test_disabling_compact_leaves_the_masks_and_disabling_microcompact_takes_tho
         ({"CLAUDE_CODE_AUTO_COMPACT_WINDOW": "100000"}, 67_000),
     ],
 )
-def test_cc_10_v_the_trigger_and_what_moves_it(settings: Mapping[str, str], level: int) -> None:
+@pytest.mark.states("CC-10")
+def test_the_trigger_and_what_moves_it(settings: Mapping[str, str], level: int) -> None:
     assert budget(MEASURED, **settings).compact_at == level
     assert folds(level, MEASURED, settings)
     assert not folds(level - 1, MEASURED, settings)
 
 
-def test_cc_10_v_block_is_177000() -> None:
+@pytest.mark.states("CC-10")
+def test_block_is_177000() -> None:
     for settings in ({}, {"DISABLE_COMPACT": "1"}, {"DISABLE_AUTO_COMPACT": "1"}):
         assert budget(MEASURED, **settings).block_at == 177_000
 

@@ -39,7 +39,8 @@ def test_the_policies_stand_in_the_order_in_which_one_takes_over_from_the_other(
     assert (made.params.dialect, made.params.parallel) == (name, True)
 
 
-def test_cx_22_the_notice_gives_the_free_share_of_the_effective_window() -> None:
+@pytest.mark.states("CX-22")
+def test_the_notice_gives_the_free_share_of_the_effective_window() -> None:
     session = codex_session(model=GPT)
     effective = codex_effective(session.budget.window)
     assert [percent_left(tokens, effective) for tokens in (0, 12_000, 135_200, 244_800, 258_400)] == [100, 100, 50, 6, 0]

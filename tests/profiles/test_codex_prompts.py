@@ -17,14 +17,16 @@ def headings(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("family", [name for _, name in CODEX_FAMILIES])
-def test_cx_70_the_base_instructions_of_each_family_have_their_parts_and_a_slot_for_the_personality(family: str) -> None:
+@pytest.mark.states("CX-70")
+def test_the_base_instructions_of_each_family_have_their_parts_and_a_slot_for_the_personality(family: str) -> None:
     text = text_file(f"codex/{family}")
     assert text.startswith("You are a coding agent")
     assert headings(text) == ["Tools", "Changing code", "Planning", "Checking", "Answers", "When to stop and ask"]
     assert re.findall(r"\{\{.*?\}\}", text) == ["{{personality}}"]
 
 
-def test_cx_70_the_permissions_state_sandbox_network_folders_and_approvals() -> None:
+@pytest.mark.states("CX-70")
+def test_the_permissions_state_sandbox_network_folders_and_approvals() -> None:
     source = permissions(tag=True)
     world = MemoryWorld().with_state(
         sandbox="workspace-write", approval="on-request", network=NetworkPolicy(enabled=False), writable=("/repo", "/shared")
@@ -39,21 +41,24 @@ def test_cx_70_the_permissions_state_sandbox_network_folders_and_approvals() -> 
 
 
 @pytest.mark.parametrize("mode", ["default", "plan", "execute", "pair_programming"])
-def test_cx_70_each_collaboration_mode_has_a_text_and_only_plan_mode_ends_with_a_proposed_plan(mode: str) -> None:
+@pytest.mark.states("CX-70")
+def test_each_collaboration_mode_has_a_text_and_only_plan_mode_ends_with_a_proposed_plan(mode: str) -> None:
     text = mode_text(mode)
     assert text
     assert ("<proposed_plan>" in text) == (mode == "plan")
     assert ("no edits" in text) == (mode == "plan")
 
 
-def test_cx_70_the_model_switch_names_the_model_and_holds_its_whole_instructions() -> None:
+@pytest.mark.states("CX-70")
+def test_the_model_switch_names_the_model_and_holds_its_whole_instructions() -> None:
     notice = switch_notice("gpt-5.5", "ALL OF\nTHEM")
     assert notice.startswith("<model_switch>\n")
     assert "the model gpt-5.5" in notice
     assert notice.endswith("\n\nALL OF\nTHEM\n</model_switch>")
 
 
-def test_cx_70_the_skills_text_lists_the_skills_and_says_how_to_use_them() -> None:
+@pytest.mark.states("CX-70")
+def test_the_skills_text_lists_the_skills_and_says_how_to_use_them() -> None:
     assert headings(text_file("skills")) == ["Skills", "Available skills", "How to use skills"]
     text = prompt_text("skills", skills="- deploy: how to deploy")
     assert "### Available skills\n- deploy: how to deploy\n" in text
@@ -67,7 +72,8 @@ def test_cx_70_the_skills_text_lists_the_skills_and_says_how_to_use_them() -> No
     assert "`SKILL.md` first" in text
 
 
-def test_cx_70_the_compaction_prompt_has_its_headings_and_a_line_for_the_focus() -> None:
+@pytest.mark.states("CX-70")
+def test_the_compaction_prompt_has_its_headings_and_a_line_for_the_focus() -> None:
     text = prompt("handoff", focus="FOCUS on the lexer")
     assert headings(text) == [
         "Current request",
@@ -82,14 +88,16 @@ def test_cx_70_the_compaction_prompt_has_its_headings_and_a_line_for_the_focus()
     assert "word for word" in text
 
 
-def test_cx_70_the_summary_prefix_begins_with_a_versioned_marker() -> None:
+@pytest.mark.states("CX-70")
+def test_the_summary_prefix_begins_with_a_versioned_marker() -> None:
     marker, _, text = prompt("handoff_prefix").partition("\n")
     assert re.fullmatch(r"\[hand-over v\d+\]", marker)
     assert "Build on its work, do not repeat it" in text
 
 
 @pytest.mark.parametrize("name", ["codex", "codex-0.166"])
-def test_cx_70_the_notice_of_an_aborted_turn_says_that_it_was_on_purpose_and_what_to_check(name: str) -> None:
+@pytest.mark.states("CX-70")
+def test_the_notice_of_an_aborted_turn_says_that_it_was_on_purpose_and_what_to_check(name: str) -> None:
     first, text, last = profile(name).interrupted_notice.splitlines()
     assert (first, last) == ("<turn_aborted>", "</turn_aborted>")
     assert text.startswith("The user interrupted the previous turn on purpose.")

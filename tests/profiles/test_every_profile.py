@@ -48,7 +48,8 @@ def test_a_setting_that_is_no_number_raises_one_short_line(name: str, key: str, 
 @pytest.mark.parametrize("wrong", [LONG, "many", "-5", "1.5", "٣٤", "²", "0"])
 @pytest.mark.parametrize("key", LENIENT)
 @pytest.mark.parametrize("name", ["claude-code", "claude-code-2.1.325"])
-def test_cc_06_what_is_out_of_its_range_is_as_if_it_were_not_there(name: str, key: str, wrong: str) -> None:
+@pytest.mark.states("CC-06")
+def test_what_is_out_of_its_range_is_as_if_it_were_not_there(name: str, key: str, wrong: str) -> None:
     assert profile(name, {key: wrong}).budget(CLAUDE) == profile(name).budget(CLAUDE)
 
 

@@ -42,7 +42,8 @@ def hidden_texts(view: View) -> list[str]:
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(range(len(TEXTS))), st.sampled_from([1, 4, 12, 80])), min_size=2, max_size=12))
-def test_pa_29_what_is_hidden_shows_elsewhere_in_the_same_view(reads: list[tuple[int, int]]) -> None:
+@pytest.mark.states("PA-29")
+def test_what_is_hidden_shows_elsewhere_in_the_same_view(reads: list[tuple[int, int]]) -> None:
     clock = FixedClock(0, 0)
     session = work(profile("lossless"), clock=clock)
     say(session, "word " * 2_000)
@@ -84,7 +85,8 @@ def _with_pauses(*minutes: int) -> RecordedSession:
     return recorded(*timed, *ended(at + 1))
 
 
-def test_pa_28_a_replay_keeps_the_cache_alive_as_the_engine_does_and_bills_it() -> None:
+@pytest.mark.states("PA-28")
+def test_a_replay_keeps_the_cache_alive_as_the_engine_does_and_bills_it() -> None:
     recording = _with_pauses(*[1] * 30, 7, 1, 1)
     plain, kept = (replay(recording, profile("lossless", {"PAL_KEEP_ALIVE": switch}), SONNET) for switch in ("off", "on"))
     reads = [call for call in kept.calls if call.purpose == "keep_alive"]

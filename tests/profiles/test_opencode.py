@@ -56,22 +56,26 @@ def texts(session: Session) -> list[str]:
     return [text_of(item.content) for item in session.log.view.items]
 
 
-def test_oc_01_as_documented_168_000_used_of_200_000_does_not_compact_and_168_001_does() -> None:
+@pytest.mark.states("OC-01")
+def test_as_documented_168_000_used_of_200_000_does_not_compact_and_168_001_does() -> None:
     assert not compacts(filled(at_work("opencode"), 168_000))
     assert compacts(filled(at_work("opencode"), 168_001))
 
 
-def test_oc_02_as_measured_the_same_card_compacts_at_168_000_and_not_at_167_999() -> None:
+@pytest.mark.states("OC-02")
+def test_as_measured_the_same_card_compacts_at_168_000_and_not_at_167_999() -> None:
     assert not compacts(filled(at_work("opencode-1.18"), 167_999))
     assert compacts(filled(at_work("opencode-1.18"), 168_000))
 
 
-def test_oc_03_the_reply_limit_moves_the_level_and_is_capped_at_32_000() -> None:
+@pytest.mark.states("OC-03")
+def test_the_reply_limit_moves_the_level_and_is_capped_at_32_000() -> None:
     assert (level("opencode-1.18", model(reply=8_000)), level("opencode", model(reply=8_000))) == (192_000, 192_001)
     assert (level("opencode-1.18", model(400_000, 128_000)), level("opencode", model(400_000, 128_000))) == (368_000, 368_001)
 
 
-def test_oc_04_an_input_limit_is_used_as_it_is_or_less_a_reserve() -> None:
+@pytest.mark.states("OC-04")
+def test_an_input_limit_is_used_as_it_is_or_less_a_reserve() -> None:
     limited = model(400_000, 128_000, 272_000)
     assert level("opencode-1.18", limited) == 252_000
     assert level("opencode-1.18", limited, **{"compaction.reserved": "50000"}) == 222_000
@@ -80,19 +84,22 @@ def test_oc_04_an_input_limit_is_used_as_it_is_or_less_a_reserve() -> None:
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_oc_05_a_window_of_0_or_auto_off_never_folds_by_itself(name: str) -> None:
+@pytest.mark.states("OC-05")
+def test_a_window_of_0_or_auto_off_never_folds_by_itself(name: str) -> None:
     assert not compacts(filled(at_work(name, model(window=0)), 900_000))
     switched_off = filled(at_work(name, settings={"compaction.auto": "false"}), 900_000)
     assert not compacts(switched_off)
     assert online(switched_off, run_policies(switched_off, "asked"), Scripted("short")).folded
 
 
-def test_oc_05_the_documented_variable_switches_it_off_too() -> None:
+@pytest.mark.states("OC-05")
+def test_the_documented_variable_switches_it_off_too() -> None:
     assert not compacts(filled(at_work("opencode", settings={"OPENCODE_DISABLE_AUTOCOMPACT": "1"}), 900_000))
     assert compacts(filled(at_work("opencode", settings={"OPENCODE_DISABLE_AUTOCOMPACT": "0"}), 900_000))
 
 
-def test_oc_06_one_counts_no_cache_writes_and_the_other_everything_reported() -> None:
+@pytest.mark.states("OC-06")
+def test_one_counts_no_cache_writes_and_the_other_everything_reported() -> None:
     def used(name: str) -> int:
         session = at_work(name)
         say(session, "hello")
@@ -103,7 +110,8 @@ def test_oc_06_one_counts_no_cache_writes_and_the_other_everything_reported() ->
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_oc_07_a_summary_that_is_over_the_limit_itself_does_not_trigger_another(name: str) -> None:
+@pytest.mark.states("OC-07")
+def test_a_summary_that_is_over_the_limit_itself_does_not_trigger_another(name: str) -> None:
     session = filled(at_work(name), 190_000)
     provider = Scripted(ModelReplied((Text("short", "assistant"),), usage=Usage(input=199_000, output=1_000), stop="end_turn"), "again")
     assert online(session, run_policies(session, "before_call"), provider).folded
@@ -112,7 +120,8 @@ def test_oc_07_a_summary_that_is_over_the_limit_itself_does_not_trigger_another(
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_oc_08_the_check_runs_before_and_after_a_call(name: str) -> None:
+@pytest.mark.states("OC-08")
+def test_the_check_runs_before_and_after_a_call(name: str) -> None:
     after = filled(at_work(name), 190_000)
     assert online(after, run_policies(after, "after_call"), Scripted("short")).folded
     huge = at_work(name)
@@ -129,7 +138,8 @@ def asked(session: Session, moment: Moment = "asked") -> Ask:
     return first_ask(anchor, session.situation(moment))
 
 
-def test_oc_15_as_documented_the_summary_is_asked_of_every_visible_item_without_tools() -> None:
+@pytest.mark.states("OC-15")
+def test_as_documented_the_summary_is_asked_of_every_visible_item_without_tools() -> None:
     session = filled(at_work("opencode"), 1_000)
     want = asked(session)
     assert want.items == session.log.view.items
@@ -141,7 +151,8 @@ def test_oc_15_as_documented_the_summary_is_asked_of_every_visible_item_without_
     assert body.index(b"Write the opening message") > body.index(b"please fix the parser")
 
 
-def test_oc_16_as_measured_it_is_one_text_in_which_long_results_are_cut() -> None:
+@pytest.mark.states("OC-16")
+def test_as_measured_it_is_one_text_in_which_long_results_are_cut() -> None:
     session = filled(at_work("opencode-1.18"), 1_000)
     want = asked(session)
     assert (want.items, want.tools) == ((), False)
@@ -155,7 +166,8 @@ def test_oc_16_as_measured_it_is_one_text_in_which_long_results_are_cut() -> Non
     )
 
 
-def test_oc_17_a_second_summary_gets_the_first_one_apart_and_five_headings_are_demanded_in_order() -> None:
+@pytest.mark.states("OC-17")
+def test_a_second_summary_gets_the_first_one_apart_and_five_headings_are_demanded_in_order() -> None:
     session = filled(at_work("opencode-1.18"), 190_000)
     online(session, run_policies(session, "before_call"), Scripted("the first summary"))
     say(session, "go on")
@@ -168,7 +180,8 @@ def test_oc_17_a_second_summary_gets_the_first_one_apart_and_five_headings_are_d
     assert [name in text for name in ("### Completed", "### Active", "### Blocked")] == [True] * 3
 
 
-def test_oc_21_after_a_fold_come_marker_summary_tail_and_later_items() -> None:
+@pytest.mark.states("OC-21")
+def test_after_a_fold_come_marker_summary_tail_and_later_items() -> None:
     session = filled(at_work("opencode"), 1_000)
     online(session, run_policies(session, "asked"), Scripted("we fixed it"))
     say(session, "thanks")
@@ -185,7 +198,8 @@ def test_oc_21_after_a_fold_come_marker_summary_tail_and_later_items() -> None:
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_oc_22_an_automatic_fold_asks_to_go_on_and_one_that_was_asked_for_does_not(name: str) -> None:
+@pytest.mark.states("OC-22")
+def test_an_automatic_fold_asks_to_go_on_and_one_that_was_asked_for_does_not(name: str) -> None:
     automatic = filled(at_work(name), 190_000)
     online(automatic, run_policies(automatic, "before_call"), Scripted("short"))
     assert texts(automatic) == [MARKER, "short", prompt("opencode/continue" if name == "opencode" else "opencode/continue_or_ask")]
@@ -219,7 +233,8 @@ class Plain:
         ("opencode-1.18", raw_reply("end_turn", "overloaded"), False),
     ],
 )
-def test_oc_23_a_summary_that_did_not_finish_folds_nothing(name: str, answer: ModelReplied, folds: bool) -> None:
+@pytest.mark.states("OC-23")
+def test_a_summary_that_did_not_finish_folds_nothing(name: str, answer: ModelReplied, folds: bool) -> None:
     session = filled(at_work(name), 1_000)
     provider = Plain(answer)
     ran = online(session, run_policies(session, "asked"), provider)
@@ -235,14 +250,16 @@ def rejected(session: Session) -> Session:
     return session
 
 
-def test_oc_24_after_an_overflow_the_refused_message_is_not_summed_up_and_comes_once_after_the_summary() -> None:
+@pytest.mark.states("OC-24")
+def test_after_an_overflow_the_refused_message_is_not_summed_up_and_comes_once_after_the_summary() -> None:
     session = rejected(at_work("opencode-1.18"))
     assert "look at this" not in asked(session, "overflow").prompt
     online(session, run_policies(session, "overflow"), Scripted("short"))
     assert texts(session) == [MARKER, "short", "look at this", "[Attached image/png: shot.png]", "[Attached application/pdf: plan.pdf]"]
 
 
-def test_oc_24_within_a_turn_too_the_message_is_not_summed_up_and_the_request_is_sent_again() -> None:
+@pytest.mark.states("OC-24")
+def test_within_a_turn_too_the_message_is_not_summed_up_and_the_request_is_sent_again() -> None:
     session = filled(at_work("opencode-1.18"), 1_000)
     say(session, "and the lexer")
     use(session, "c2", "read", '{"filePath":"lexer.py"}', "def lex(): ...\n" * 200)
@@ -253,21 +270,24 @@ def test_oc_24_within_a_turn_too_the_message_is_not_summed_up_and_the_request_is
     assert texts(session) == [MARKER, "we read the lexer", "and the lexer", "Done."]
 
 
-def test_oc_24_as_documented_the_error_ends_the_turn() -> None:
+@pytest.mark.states("OC-24")
+def test_as_documented_the_error_ends_the_turn() -> None:
     session = rejected(at_work("opencode"))
     with pytest.raises(PromptTooLong):
         online(session, call(session), Scripted(PromptTooLong("too long")))
     assert not any(isinstance(event.body, ViewEdited) for event in session.log.events())
 
 
-def test_oc_25_media_of_a_repeated_message_become_text_and_an_only_message_is_not_repeated() -> None:
+@pytest.mark.states("OC-25")
+def test_media_of_a_repeated_message_become_text_and_an_only_message_is_not_repeated() -> None:
     session = at_work("opencode-1.18")
     say(session, "much too long " * 100)
     online(session, run_policies(session, "overflow"), Scripted("short"))
     assert texts(session) == [MARKER, "short", prompt("opencode/continue_or_ask")]
 
 
-def test_oc_26_a_rate_limit_is_never_taken_for_an_overflow_nor_an_overflow_for_a_network_error() -> None:
+@pytest.mark.states("OC-26")
+def test_a_rate_limit_is_never_taken_for_an_overflow_nor_an_overflow_for_a_network_error() -> None:
     too_long = (
         (400, b'{"error":{"message":"prompt is too long: 214000 tokens > 200000 maximum"}}'),
         (400, b'{"error":{"code":"context_length_exceeded","message":"maximum context length"}}'),
@@ -283,7 +303,8 @@ def test_oc_26_a_rate_limit_is_never_taken_for_an_overflow_nor_an_overflow_for_a
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_oc_27_if_the_summary_is_too_long_itself_the_turn_ends_and_the_view_stays(name: str) -> None:
+@pytest.mark.states("OC-27")
+def test_if_the_summary_is_too_long_itself_the_turn_ends_and_the_view_stays(name: str) -> None:
     session = filled(at_work(name), 190_000)
     before = session.log.view.items
     provider = Scripted(PromptTooLong("Conversation history too large"), "never asked")
@@ -294,7 +315,8 @@ def test_oc_27_if_the_summary_is_too_long_itself_the_turn_ends_and_the_view_stay
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_oc_28_three_failures_in_a_row_open_the_circuit(name: str) -> None:
+@pytest.mark.states("OC-28")
+def test_three_failures_in_a_row_open_the_circuit(name: str) -> None:
     session = filled(at_work(name), 190_000)
     provider = Scripted(*[ProviderError("down")] * 4)
     for _ in range(5):
@@ -306,7 +328,8 @@ def test_oc_28_three_failures_in_a_row_open_the_circuit(name: str) -> None:
 
 @pytest.mark.parametrize("name", BOTH)
 @pytest.mark.parametrize(("text", "notice"), [("x\n" * 2_000 + "x", "...1 lines truncated..."), ("x" * 51_201, "bytes truncated...")])
-def test_oc_29_a_result_over_2_000_lines_or_51_200_bytes_spills_whole(name: str, text: str, notice: str) -> None:
+@pytest.mark.states("OC-29")
+def test_a_result_over_2_000_lines_or_51_200_bytes_spills_whole(name: str, text: str, notice: str) -> None:
     session = at_work(name)
     arrived = offline(session, session.profile.limiter(session.card)(ToolReturned(ToolResult("c1", (Text(text),)), tool="read")))
     shown = text_of(arrived.result)
@@ -323,7 +346,8 @@ def bounded(session: Session, tool: str, lines: list[str]) -> str:
 
 
 @pytest.mark.parametrize(("name", "tool"), [("opencode", "read"), ("opencode", "bash"), ("opencode-1.18", "read")])
-def test_oc_29_51_200_bytes_are_kept_from_the_start_and_not_one_more(name: str, tool: str) -> None:
+@pytest.mark.states("OC-29")
+def test_51_200_bytes_are_kept_from_the_start_and_not_one_more(name: str, tool: str) -> None:
     session = at_work(name)
     # 512 lines of 99 bytes and their ends have 51,199 bytes together.
     lines = [f"{number:099d}" for number in range(512)]
@@ -334,7 +358,8 @@ def test_oc_29_51_200_bytes_are_kept_from_the_start_and_not_one_more(name: str, 
     assert bounded(session, tool, longer).startswith("\n".join(lines[:-1]) + "\n\n...102 bytes truncated...")
 
 
-def test_oc_29_as_measured_51_200_bytes_are_kept_from_the_end_of_what_a_shell_printed() -> None:
+@pytest.mark.states("OC-29")
+def test_as_measured_51_200_bytes_are_kept_from_the_end_of_what_a_shell_printed() -> None:
     session = at_work("opencode-1.18")
     lines = [f"{number:099d}" for number in range(512)]
     fitting = ["." + lines[0], *lines[1:]]
@@ -345,7 +370,8 @@ def test_oc_29_as_measured_51_200_bytes_are_kept_from_the_end_of_what_a_shell_pr
     assert bounded(session, "bash", [".." + lines[0], *lines[1:]]).endswith("\n\n" + "\n".join(lines[1:]))
 
 
-def test_oc_29_as_measured_the_end_of_what_a_shell_printed_is_kept() -> None:
+@pytest.mark.states("OC-29")
+def test_as_measured_the_end_of_what_a_shell_printed_is_kept() -> None:
     text = "\n".join(str(number) for number in range(3_000))
     returned = ToolReturned(ToolResult("c1", (Text(text),)), tool="bash")
     measured = at_work("opencode-1.18")

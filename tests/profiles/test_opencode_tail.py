@@ -29,7 +29,8 @@ def session_with(usable: int, settings: dict[str, str] | None = None) -> Session
 
 
 @pytest.mark.parametrize(("usable", "budget"), [(168_000, 15_000), (4_000, 2_000), (10_000, 2_500)])
-def test_oc_18_the_tail_may_have_a_quarter_of_the_room_within_bounds(usable: int, budget: int) -> None:
+@pytest.mark.states("OC-18")
+def test_the_tail_may_have_a_quarter_of_the_room_within_bounds(usable: int, budget: int) -> None:
     assert Anchor(transcript="text").tail_budget(session_with(usable).situation("asked")) == budget
 
 
@@ -45,7 +46,8 @@ def conversation(*turn_sizes: tuple[int, ...]) -> list[Item]:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_oc_18_the_number_of_turns_can_be_capped_and_none_keeps_no_tail(rule: SizeRule) -> None:
+@pytest.mark.states("OC-18")
+def test_the_number_of_turns_can_be_capped_and_none_keeps_no_tail(rule: SizeRule) -> None:
     items = conversation((40, 40), (40, 40), (40, 40))
     counter = TokenCounter(rule)
     assert tail_start(items, 1_000, counter, 0) == 6
@@ -54,7 +56,8 @@ def test_oc_18_the_number_of_turns_can_be_capped_and_none_keeps_no_tail(rule: Si
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_oc_19_a_turn_too_big_is_split_at_the_earliest_place_whose_rest_fits_and_pairs_stay_whole(rule: SizeRule) -> None:
+@pytest.mark.states("OC-19")
+def test_a_turn_too_big_is_split_at_the_earliest_place_whose_rest_fits_and_pairs_stay_whole(rule: SizeRule) -> None:
     counter = TokenCounter(rule)
     items = conversation((40, 40), (40, 400, 40, 40))
     fits = counter.item(items[4]) + counter.item(items[5])
@@ -75,7 +78,8 @@ def test_oc_19_a_turn_too_big_is_split_at_the_earliest_place_whose_rest_fits_and
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_oc_20_when_the_tail_would_reach_the_first_item_none_is_kept(rule: SizeRule) -> None:
+@pytest.mark.states("OC-20")
+def test_when_the_tail_would_reach_the_first_item_none_is_kept(rule: SizeRule) -> None:
     counter = TokenCounter(rule)
     items = conversation((40, 40), (40, 40))
     whole = sum(counter.item(item) for item in items)
@@ -83,7 +87,8 @@ def test_oc_20_when_the_tail_would_reach_the_first_item_none_is_kept(rule: SizeR
     assert tail_start(items, whole - 1, counter) == 1
 
 
-def test_oc_18_as_measured_the_tail_is_what_its_own_estimate_of_the_wire_json_lets_fit() -> None:
+@pytest.mark.states("OC-18")
+def test_as_measured_the_tail_is_what_its_own_estimate_of_the_wire_json_lets_fit() -> None:
     session = session_with(168_000)
     for number in range(60):
         say(session, f"turn {number}")
@@ -103,7 +108,8 @@ def test_oc_18_as_measured_the_tail_is_what_its_own_estimate_of_the_wire_json_le
 
 
 @pytest.mark.parametrize(("setting", "kept"), [({"compaction.tail_turns": "0"}, 0), ({"compaction.tail_turns": "1"}, 4)])
-def test_oc_18_as_measured_the_setting_caps_the_turns_of_the_tail(setting: dict[str, str], kept: int) -> None:
+@pytest.mark.states("OC-18")
+def test_as_measured_the_setting_caps_the_turns_of_the_tail(setting: dict[str, str], kept: int) -> None:
     session = session_with(168_000, setting)
     for number in range(3):
         say(session, f"turn {number}")

@@ -98,7 +98,8 @@ def shape(value: Any) -> Any:
     return value
 
 
-def test_pa_26_thrift_changes_only_numbers() -> None:
+@pytest.mark.states("PA-26")
+def test_thrift_changes_only_numbers() -> None:
     ways = [profile("palimpsest", {"PAL_THRIFT": name}) for name in THRIFT_NAMES]
     assert ways[1].policies == profile().policies
     assert shape(ways[0].policies) == shape(ways[1].policies) == shape(ways[2].policies)
@@ -108,7 +109,8 @@ def test_pa_26_thrift_changes_only_numbers() -> None:
         assert one.budget(CLAUDE) == ways[1].budget(CLAUDE)
 
 
-def test_pa_26_the_more_thrift_the_sooner_things_go_and_the_less_is_kept() -> None:
+@pytest.mark.states("PA-26")
+def test_the_more_thrift_the_sooner_things_go_and_the_less_is_kept() -> None:
     patience = [THRIFT[name].patience for name in THRIFT_NAMES]
     kept = [THRIFT[name].bounds.results + THRIFT[name].bounds.calls for name in THRIFT_NAMES]
     levels = [(THRIFT[name].early_at, THRIFT[name].cold_at) for name in THRIFT_NAMES]
@@ -130,7 +132,8 @@ def test_parts_of_a_fold_can_be_left_out_to_see_what_they_are_worth(parts: str, 
     assert fold.bounds == replace(THRIFT["balanced"].bounds, **without)
 
 
-def test_pa_26_the_three_settings_order_cost_and_rereads_on_the_session_of_the_demo() -> None:
+@pytest.mark.states("PA-26")
+def test_the_three_settings_order_cost_and_rereads_on_the_session_of_the_demo() -> None:
     recording = recording_of(synthetic_session(4, 200_000, MemorySessions(), "demo"), MemoryBlobs())
     outcomes = [replay(recording, profile("palimpsest", {"PAL_THRIFT": name}), CLAUDE) for name in THRIFT_NAMES]
     costs = [sum(call.cost.total for call in outcome.calls) for outcome in outcomes]

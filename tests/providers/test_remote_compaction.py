@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import pytest
 from codex_work import CONTEXT, FULL, GPT, codex_session, shows, state, turn
 from workplace import online
 
@@ -42,7 +43,8 @@ def streamed(*items: dict[str, Any]) -> bytes:
     return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events).encode()
 
 
-def test_cx_42_the_items_are_sent_to_the_compaction_endpoint_and_its_response_is_one_json_value(serve: Serve) -> None:
+@pytest.mark.states("CX-42")
+def test_the_items_are_sent_to_the_compaction_endpoint_and_its_response_is_one_json_value(serve: Serve) -> None:
     session = worked("codex")
     url, seen = serve(json.dumps({"output": [ASKED, SEALED]}).encode(), kind="application/json")
     ran = compact(session, url)
@@ -56,7 +58,8 @@ def test_cx_42_the_items_are_sent_to_the_compaction_endpoint_and_its_response_is
     assert sent[-1] == SEALED
 
 
-def test_cx_43_the_trigger_is_sent_to_the_usual_endpoint_and_the_stream_returns_one_compaction(serve: Serve) -> None:
+@pytest.mark.states("CX-43")
+def test_the_trigger_is_sent_to_the_usual_endpoint_and_the_stream_returns_one_compaction(serve: Serve) -> None:
     session = worked("codex-0.166")
     url, seen = serve(streamed({"type": "reasoning", "summary": []}, SEALED))
     compact(session, url)
@@ -70,7 +73,8 @@ def test_cx_43_the_trigger_is_sent_to_the_usual_endpoint_and_the_stream_returns_
     assert json.loads(last.content.data) == SEALED
 
 
-def test_cx_44_a_server_that_fails_leaves_the_session_usable(serve: Serve) -> None:
+@pytest.mark.states("CX-44")
+def test_a_server_that_fails_leaves_the_session_usable(serve: Serve) -> None:
     session = worked("codex-0.166")
     before = session.log.view.items
     url, seen = serve(b'{"error":{"message":"overloaded"}}', status=500, kind="application/json")

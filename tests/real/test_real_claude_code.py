@@ -28,7 +28,8 @@ def contexts(request: dict[str, Any]) -> list[str]:
     return [block["text"] for block in blocks if block["type"] == "text" and " hook additional context: " in block["text"]]
 
 
-def test_mi_11_after_a_real_compaction_the_next_request_holds_the_evidence(desk: ClaudeDesk) -> None:
+@pytest.mark.states("MI-11")
+def test_after_a_real_compaction_the_next_request_holds_the_evidence(desk: ClaudeDesk) -> None:
     (desk.project / "a.txt").write_text("hello\n")
     desk.api.calls = [("Bash", {"command": "cat a.txt && exit 3", "description": "Read"})]
     desk.claude("Keep the flag --fast, whatever happens.")
@@ -42,7 +43,8 @@ def test_mi_11_after_a_real_compaction_the_next_request_holds_the_evidence(desk:
     assert "[3] cat a.txt && exit 3" in evidence
 
 
-def test_mi_11_notes_are_in_the_first_request_and_recall_over_mcp_answers(desk: ClaudeDesk) -> None:
+@pytest.mark.states("MI-11")
+def test_notes_are_in_the_first_request_and_recall_over_mcp_answers(desk: ClaudeDesk) -> None:
     desk.pal("memory", "add", "The release branch is called stable.")
     desk.api.calls = [
         ("ToolSearch", {"query": f"select:{RECALL}", "max_results": 3}),
@@ -61,7 +63,8 @@ def test_mi_11_notes_are_in_the_first_request_and_recall_over_mcp_answers(desk: 
     assert "The release branch is called stable." in json.dumps(result)
 
 
-def test_mi_13_after_unplugging_nothing_of_pal_is_in_a_request(desk: ClaudeDesk) -> None:
+@pytest.mark.states("MI-13")
+def test_after_unplugging_nothing_of_pal_is_in_a_request(desk: ClaudeDesk) -> None:
     desk.pal("memory", "add", "The release branch is called stable.")
     desk.pal("unplug", "claude", "--yes")
     first = desk.claude("What is the release branch called?")[0]

@@ -15,7 +15,8 @@ def desk(codex_desk: CodexDesk) -> CodexDesk:
     return codex_desk
 
 
-def test_mi_11_after_a_real_compaction_the_next_request_holds_the_evidence_once_the_hooks_are_trusted(desk: CodexDesk) -> None:
+@pytest.mark.states("MI-11")
+def test_after_a_real_compaction_the_next_request_holds_the_evidence_once_the_hooks_are_trusted(desk: CodexDesk) -> None:
     desk.codex("Keep the flag --fast, whatever happens.")
     desk.api.input_tokens = 9_000
     desk.codex("resume", "--last", "Second prompt.")
@@ -29,7 +30,8 @@ def test_mi_11_after_a_real_compaction_the_next_request_holds_the_evidence_once_
     assert ": Second prompt." in json.dumps(evidence)
 
 
-def test_mi_11_notes_are_in_the_first_request_and_recall_over_mcp_answers(desk: CodexDesk) -> None:
+@pytest.mark.states("MI-11")
+def test_notes_are_in_the_first_request_and_recall_over_mcp_answers(desk: CodexDesk) -> None:
     desk.pal("memory", "add", "The release branch is called stable.")
     # The first call waits for the server, which a checkout without compiled modules starts slowly.
     desk.api.calls = [("list_mcp_resources", {"server": "pal"}), ("mcp__pal.recall", {"query": "what is the release branch called?"})]

@@ -116,7 +116,8 @@ def test_a_wrapped_codex_reaches_the_provider_through_the_gateway_and_its_sessio
     assert done.stderr.splitlines()[-1].startswith("pal gateway: 2 requests, $")
 
 
-def test_mi_18_a_gateway_that_is_killed_is_reported_at_once_and_claude_code_goes_on_directly_with_its_session(
+@pytest.mark.states("MI-18")
+def test_a_gateway_that_is_killed_is_reported_at_once_and_claude_code_goes_on_directly_with_its_session(
     claude_desk: ClaudeDesk,
 ) -> None:
     desk = claude_desk

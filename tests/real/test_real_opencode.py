@@ -74,7 +74,8 @@ def test_notes_are_in_the_first_request_and_stand_there_in_the_same_words_later(
     assert without_marks(second["messages"][0]) == without_marks(first["messages"][0])
 
 
-def test_mi_11_after_a_real_compaction_every_later_request_holds_the_same_evidence(desk: Desk) -> None:
+@pytest.mark.states("MI-11")
+def test_after_a_real_compaction_every_later_request_holds_the_same_evidence(desk: Desk) -> None:
     desk.api.calls = [("bash", {"command": "echo hello && exit 3", "description": "Say"})]
     desk.opencode("Keep the flag --fast, whatever happens.")
     filled = len(desk.api.requests) + 1

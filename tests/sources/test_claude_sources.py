@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from workplace import reply, say, work
 from worlds import MemoryWorld, state, texts
 
@@ -42,7 +43,8 @@ def blocks(session: Session) -> list[str]:
     return [block["text"] for block in body["messages"][0]["content"]]
 
 
-def test_cc_62_the_first_request_carries_instructions_and_date_before_the_prompt() -> None:
+@pytest.mark.states("CC-62")
+def test_the_first_request_carries_instructions_and_date_before_the_prompt() -> None:
     session = claude("claude-code")
     state(session, WORLD)
     say(session, "hello")
@@ -57,7 +59,8 @@ def test_cc_62_the_first_request_carries_instructions_and_date_before_the_prompt
     )
 
 
-def test_cc_62_the_system_prompt_of_the_documents_has_the_environment_and_then_git_status_last() -> None:
+@pytest.mark.states("CC-62")
+def test_the_system_prompt_of_the_documents_has_the_environment_and_then_git_status_last() -> None:
     session = claude("claude-code")
     stated = texts(state(session, WORLD))
 
@@ -71,7 +74,8 @@ def test_cc_62_the_system_prompt_of_the_documents_has_the_environment_and_then_g
     assert stated["deferred_tools"] == "<available-deferred-tools>\nMonitor\nWebFetch\n</available-deferred-tools>"
 
 
-def test_cc_62_another_date_is_stated_without_the_instructions_and_git_is_a_snapshot() -> None:
+@pytest.mark.states("CC-62")
+def test_another_date_is_stated_without_the_instructions_and_git_is_a_snapshot() -> None:
     session = claude("claude-code")
     state(session, WORLD)
     later = MemoryWorld(files=WORLD.files, state=WORLD.state, date="2026-11-17", repository=GitFacts("other"))
@@ -84,7 +88,8 @@ def test_cc_62_another_date_is_stated_without_the_instructions_and_git_is_a_snap
     )
 
 
-def test_cc_63_statements_stand_in_the_measured_order_with_their_roles() -> None:
+@pytest.mark.states("CC-63")
+def test_statements_stand_in_the_measured_order_with_their_roles() -> None:
     session = claude()
     event = state(session, WORLD)
     assert event is not None
@@ -112,7 +117,8 @@ def test_cc_63_statements_stand_in_the_measured_order_with_their_roles() -> None
     assert blocks(session)[-1] == "hello"
 
 
-def test_cc_63_statements_are_byte_equal_in_later_requests_and_after_a_resume() -> None:
+@pytest.mark.states("CC-63")
+def test_statements_are_byte_equal_in_later_requests_and_after_a_resume() -> None:
     session = claude()
     state(session, WORLD)
     say(session, "hello")

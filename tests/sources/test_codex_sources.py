@@ -64,7 +64,8 @@ def fold_all(session: Session) -> None:
     session.log.append(ViewEdited((Fold(items[0].id, items[-1].id, (Put("summary", Text("short")),)),), by="test"))
 
 
-def test_cx_08_the_full_context_is_one_developer_message_and_one_user_message() -> None:
+@pytest.mark.states("CX-08")
+def test_the_full_context_is_one_developer_message_and_one_user_message() -> None:
     session = codex()
     event = state(session, WORLD)
 
@@ -87,7 +88,8 @@ def test_cx_08_the_full_context_is_one_developer_message_and_one_user_message() 
     ]
 
 
-def test_cx_09_the_base_instructions_are_the_first_developer_item_then_memory_skills_and_permissions() -> None:
+@pytest.mark.states("CX-09")
+def test_the_base_instructions_are_the_first_developer_item_then_memory_skills_and_permissions() -> None:
     session = codex("codex-0.166")
     event = state(session, WORLD)
 
@@ -102,7 +104,8 @@ def test_cx_09_the_base_instructions_are_the_first_developer_item_then_memory_sk
 
 
 @pytest.mark.parametrize("name", ["codex", "codex-0.166"])
-def test_cx_10_a_changed_directory_states_only_the_environment(name: str) -> None:
+@pytest.mark.states("CX-10")
+def test_a_changed_directory_states_only_the_environment(name: str) -> None:
     session = codex(name)
     state(session, WORLD)
 
@@ -114,7 +117,8 @@ def test_cx_10_a_changed_directory_states_only_the_environment(name: str) -> Non
     assert state(session, world) is None
 
 
-def test_cx_10_another_shell_is_no_change_and_another_date_leaves_the_directory_out() -> None:
+@pytest.mark.states("CX-10")
+def test_another_shell_is_no_change_and_another_date_leaves_the_directory_out() -> None:
     session = codex()
     state(session, WORLD)
 
@@ -124,7 +128,8 @@ def test_cx_10_another_shell_is_no_change_and_another_date_leaves_the_directory_
     assert texts(state(session, later)) == {"environment+": expected}
 
 
-def test_cx_11_changes_come_in_order_and_a_new_model_says_the_personality_itself() -> None:
+@pytest.mark.states("CX-11")
+def test_changes_come_in_order_and_a_new_model_says_the_personality_itself() -> None:
     session = codex()
     world = WORLD.with_state(texts={})
     state(session, world)
@@ -139,7 +144,8 @@ def test_cx_11_changes_come_in_order_and_a_new_model_says_the_personality_itself
     assert state(session, changed) is None
 
 
-def test_cx_11_the_same_model_states_another_personality_by_itself() -> None:
+@pytest.mark.states("CX-11")
+def test_the_same_model_states_another_personality_by_itself() -> None:
     session = codex()
     state(session, WORLD)
 
@@ -150,7 +156,8 @@ def test_cx_11_the_same_model_states_another_personality_by_itself() -> None:
 
 
 @pytest.mark.parametrize("name", ["codex", "codex-0.166"])
-def test_cx_12_what_a_fold_removed_is_stated_again_on_the_next_turn(name: str) -> None:
+@pytest.mark.states("CX-12")
+def test_what_a_fold_removed_is_stated_again_on_the_next_turn(name: str) -> None:
     session = codex(name)
     first = texts(state(session, WORLD))
     say(session, "hello")
@@ -173,7 +180,8 @@ def project_text(world: MemoryWorld, limit: int = 32 * 1024, **options: Any) -> 
     return None if fields is None else fields["text"]
 
 
-def test_cx_13_files_from_the_root_to_the_directory_share_the_limit_and_an_override_wins() -> None:
+@pytest.mark.states("CX-13")
+def test_files_from_the_root_to_the_directory_share_the_limit_and_an_override_wins() -> None:
     world = files(AGENTS="root", a__AGENTS="plain", a__b__AGENTS="leaf")
     both = MemoryWorld(files={**world.files, "/repo/a/AGENTS.override.md": "override"}, state=world.state)
 
@@ -184,20 +192,23 @@ def test_cx_13_files_from_the_root_to_the_directory_share_the_limit_and_an_overr
     assert project_text(world, limit=0) is None
 
 
-def test_cx_13_a_cut_character_is_lossy_and_blank_files_cost_nothing() -> None:
+@pytest.mark.states("CX-13")
+def test_a_cut_character_is_lossy_and_blank_files_cost_nothing() -> None:
     world = files(AGENTS="  \n", a__AGENTS="éé")
 
     assert project_text(world, limit=3) == "é\ufffd"
 
 
-def test_cx_13_the_users_own_file_stands_first_and_a_fallback_name_last() -> None:
+@pytest.mark.states("CX-13")
+def test_the_users_own_file_stands_first_and_a_fallback_name_last() -> None:
     world = files(AGENTS="root")
     own = MemoryWorld(files={**world.files, "/home/u/.codex/AGENTS.md": " own \n", "/repo/a/b/README.ai": "fallback"}, state=world.state)
 
     assert project_text(own, fallbacks=("README.ai",)) == "own\n\n--- project-doc ---\n\nroot\n\nfallback"
 
 
-def test_cx_13_an_instruction_file_that_links_out_of_the_project_is_not_read() -> None:
+@pytest.mark.states("CX-13")
+def test_an_instruction_file_that_links_out_of_the_project_is_not_read() -> None:
     world = MemoryWorld(
         files={"/repo/.git/HEAD": "", "/home/u/.ssh/id": "PRIVATE", "/repo/docs/rules.md": "inside"},
         links={"/repo/AGENTS.md": "/home/u/.ssh/id"},
@@ -209,7 +220,8 @@ def test_cx_13_an_instruction_file_that_links_out_of_the_project_is_not_read() -
     assert project_text(inside) == "inside"
 
 
-def test_cx_14_without_a_marker_only_the_directory_itself_is_read() -> None:
+@pytest.mark.states("CX-14")
+def test_without_a_marker_only_the_directory_itself_is_read() -> None:
     world = files(AGENTS="root", a__b__AGENTS="leaf")
     elsewhere = MemoryWorld(files={key: text for key, text in world.files.items() if ".git" not in key}, state=world.state)
 
@@ -218,7 +230,8 @@ def test_cx_14_without_a_marker_only_the_directory_itself_is_read() -> None:
     assert project_text(world, markers=(".hg",)) == "leaf"
 
 
-def test_cx_14_a_project_cannot_set_the_markers() -> None:
+@pytest.mark.states("CX-14")
+def test_a_project_cannot_set_the_markers() -> None:
     merged = codex_settings({"project_root_markers": "[]", "personality": "x"}, {"project_root_markers": '["/"]', "personality": "y"})
 
     assert merged == {"project_root_markers": "[]", "personality": "y"}
@@ -230,7 +243,8 @@ def test_cx_14_a_project_cannot_set_the_markers() -> None:
         codex(project_doc_max_bytes="many")
 
 
-def test_cx_15_the_environment_has_its_elements_in_order_and_the_network_only_with_a_policy() -> None:
+@pytest.mark.states("CX-15")
+def test_the_environment_has_its_elements_in_order_and_the_network_only_with_a_policy() -> None:
     source = codex_environment()
     policy = NetworkPolicy(allowed=("a.org",), denied=("b.org",))
     fields = source.observe(MemoryWorld().with_state(network=policy, subagents={"id1": "Ada"}))
@@ -244,7 +258,8 @@ def test_cx_15_the_environment_has_its_elements_in_order_and_the_network_only_wi
     assert source.baseline(source.observe(MemoryWorld()) or {}) == ENVIRONMENT
 
 
-def test_cx_15_the_measured_environment_escapes_values_and_names_the_file_system() -> None:
+@pytest.mark.states("CX-15")
+def test_the_measured_environment_escapes_values_and_names_the_file_system() -> None:
     source = codex_environment(filesystem=True)
     fields = source.observe(MemoryWorld().with_state(cwd="/a<b>&c", sandbox="read-only", timezone=""))
 

@@ -30,7 +30,8 @@ def instructions(world: MemoryWorld, name: str = "opencode", **settings: str) ->
     return [part.partition("\n")[2].rstrip() for part in stated.split("Instructions from: ")[1:]]
 
 
-def test_oc_30_the_head_has_its_parts_in_order_and_nothing_else_is_stated() -> None:
+@pytest.mark.states("OC-30")
+def test_the_head_has_its_parts_in_order_and_nothing_else_is_stated() -> None:
     documented, measured = opencode(), opencode("opencode-1.18")
     state(documented, FULL)
     state(measured, FULL)
@@ -51,14 +52,16 @@ def test_oc_30_the_head_has_its_parts_in_order_and_nothing_else_is_stated() -> N
     )
 
 
-def test_oc_30_the_prompt_of_an_agent_stands_in_place_of_the_family() -> None:
+@pytest.mark.states("OC-30")
+def test_the_prompt_of_an_agent_stands_in_place_of_the_family() -> None:
     session = opencode()
     state(session, MemoryWorld().with_state(texts={"base": "You review code."}))
 
     assert text_of(session.log.view.head[0].content) == "You review code."
 
 
-def test_oc_31_the_family_follows_the_name_of_the_model() -> None:
+@pytest.mark.states("OC-31")
+def test_the_family_follows_the_name_of_the_model() -> None:
     documented = ["codex", "beast", "codex", "beast", "gemini", "anthropic", "plain", "plain"]
     measured = ["gpt", "beast", "codex", "beast", "gemini", "anthropic", "kimi", "default"]
 
@@ -67,7 +70,8 @@ def test_oc_31_the_family_follows_the_name_of_the_model() -> None:
 
 
 @pytest.mark.parametrize("name", sorted({found for families in (OPENCODE_FAMILIES, OPENCODE_1_18_FAMILIES) for _, found in families}))
-def test_oc_31_every_family_has_a_prompt_with_its_parts(name: str) -> None:
+@pytest.mark.states("OC-31")
+def test_every_family_has_a_prompt_with_its_parts(name: str) -> None:
     text = prompt_text(f"opencode/{name}")
 
     planned = {"## Planning"} if name not in {"plain", "gemini", "trinity", "default"} else set()
@@ -76,7 +80,8 @@ def test_oc_31_every_family_has_a_prompt_with_its_parts(name: str) -> None:
     assert "{{" not in text
 
 
-def test_oc_32_the_environment_has_exactly_the_fields_of_its_variant() -> None:
+@pytest.mark.states("OC-32")
+def test_the_environment_has_exactly_the_fields_of_its_variant() -> None:
     documented, measured = opencode(), opencode("opencode-1.18")
     state(documented, FULL.with_state(cwd="/repo/src"))
     state(measured, FULL.with_state(cwd="/repo/src"))
@@ -97,7 +102,8 @@ def test_oc_32_the_environment_has_exactly_the_fields_of_its_variant() -> None:
     ]
 
 
-def test_oc_33_only_the_first_name_with_a_match_counts_and_each_ancestor_once() -> None:
+@pytest.mark.states("OC-33")
+def test_only_the_first_name_with_a_match_counts_and_each_ancestor_once() -> None:
     both = MemoryWorld(files={**GIT, "/repo/AGENTS.md": "root", "/repo/a/CLAUDE.md": "claude"}).with_state(cwd="/repo/a")
     two = MemoryWorld(files={**GIT, "/repo/AGENTS.md": "root", "/repo/a/AGENTS.md": "leaf", "/AGENTS.md": "above"}).with_state(
         cwd="/repo/a"
@@ -110,7 +116,8 @@ def test_oc_33_only_the_first_name_with_a_match_counts_and_each_ancestor_once() 
     assert (instructions(claude), instructions(claude, OPENCODE_DISABLE_CLAUDE_CODE_PROMPT="true")) == (["claude"], [])
 
 
-def test_oc_34_only_the_first_own_file_counts_and_the_variants_differ_in_order() -> None:
+@pytest.mark.states("OC-34")
+def test_only_the_first_own_file_counts_and_the_variants_differ_in_order() -> None:
     files = {
         **GIT,
         "/repo/AGENTS.md": "project",
@@ -128,7 +135,8 @@ def test_oc_34_only_the_first_own_file_counts_and_the_variants_differ_in_order()
     assert instructions(MemoryWorld(files=only_custom), "opencode-1.18") == ["project"]
 
 
-def test_oc_35_configured_entries_are_home_absolute_and_relative_patterns_and_pages() -> None:
+@pytest.mark.states("OC-35")
+def test_configured_entries_are_home_absolute_and_relative_patterns_and_pages() -> None:
     files = {
         **GIT,
         "/repo/AGENTS.md": "project",
@@ -157,7 +165,8 @@ def attached(session: Session, world: MemoryWorld, path: str) -> list[str]:
     return [part.text for part in parts]
 
 
-def test_oc_36_nested_files_are_attached_once_on_read_and_not_those_of_the_working_directory() -> None:
+@pytest.mark.states("OC-36")
+def test_nested_files_are_attached_once_on_read_and_not_those_of_the_working_directory() -> None:
     session, world = opencode("opencode-1.18"), nested_world()
     state(session, world)
 
@@ -170,7 +179,8 @@ def test_oc_36_nested_files_are_attached_once_on_read_and_not_those_of_the_worki
     assert attached(session, world, "/elsewhere/x.py") == []
 
 
-def test_oc_36_a_read_that_was_masked_attaches_them_again() -> None:
+@pytest.mark.states("OC-36")
+def test_a_read_that_was_masked_attaches_them_again() -> None:
     session, world = opencode("opencode-1.18"), nested_world()
     attached(session, world, "a/x.py")
     session.log.append(ViewEdited((Mask((session.log.view.items[0].id,), "[Old tool result content cleared]"),), by="test"))
@@ -178,7 +188,8 @@ def test_oc_36_a_read_that_was_masked_attaches_them_again() -> None:
     assert attached(session, world, "a/x.py") == ["Instructions from: /repo/a/AGENTS.md\nof a"]
 
 
-def test_oc_36_the_file_that_is_read_itself_and_stated_files_attach_nothing() -> None:
+@pytest.mark.states("OC-36")
+def test_the_file_that_is_read_itself_and_stated_files_attach_nothing() -> None:
     session, world = opencode("opencode-1.18"), nested_world()
 
     assert attached(session, world, "a/AGENTS.md") == []

@@ -81,7 +81,8 @@ def test_an_epoch_starts_with_a_head_and_then_the_sources_of_the_start_and_of_th
     assert session.log.view.facts["date"].value == '{"v":"mon"}'
 
 
-def test_cx_10_a_turn_without_changes_states_nothing_and_a_change_states_only_itself() -> None:
+@pytest.mark.states("CX-10")
+def test_a_turn_without_changes_states_nothing_and_a_change_states_only_itself() -> None:
     session = started(mode="plan")
 
     assert tell(session, base="b", rules="r", date="mon", mode="plan", last=None) == []
@@ -106,7 +107,8 @@ def test_a_change_states_the_difference_to_the_baseline_that_is_still_visible() 
     assert tell(session, date="mon") == []
 
 
-def test_cx_12_a_fact_whose_item_was_masked_is_stated_again_in_full() -> None:
+@pytest.mark.states("CX-12")
+def test_a_fact_whose_item_was_masked_is_stated_again_in_full() -> None:
     session = started(mode="plan")
     session.log.append(ViewEdited((Mask((session.log.view.facts["mode"].id,), "gone"),), by="test"))
 
@@ -114,7 +116,8 @@ def test_cx_12_a_fact_whose_item_was_masked_is_stated_again_in_full() -> None:
     assert tell(session, date="mon", mode="plan") == []
 
 
-def test_cx_12_a_fact_whose_item_was_folded_is_stated_again_in_full() -> None:
+@pytest.mark.states("CX-12")
+def test_a_fact_whose_item_was_folded_is_stated_again_in_full() -> None:
     session = started(mode="plan")
     say(session, "hello")
     fold(session)

@@ -85,7 +85,8 @@ def test_a_link_out_of_the_project_gives_no_skills() -> None:
     assert our_skills(world) == ()
 
 
-def test_cx_16_a_mentioned_skill_is_stated_once_after_the_users_message_and_variables_are_no_mentions() -> None:
+@pytest.mark.states("CX-16")
+def test_a_mentioned_skill_is_stated_once_after_the_users_message_and_variables_are_no_mentions() -> None:
     world = MemoryWorld(files={"/repo/.git/HEAD": "", "/repo/.codex/skills/deploy/SKILL.md": DEPLOY})
     mentions = mentions_in("please $deploy, and $deploy again; echo $PATH $HOME a$b")
     found = mentioned_skills(mentions, codex_skills(world))
@@ -101,17 +102,20 @@ def test_cx_16_a_mentioned_skill_is_stated_once_after_the_users_message_and_vari
     assert [item.kind for item in session.log.view.items] == ["user", "context"]
 
 
-def test_cx_16_the_documented_variant_knows_both_sigils_and_the_measured_one_the_dollar_only() -> None:
+@pytest.mark.states("CX-16")
+def test_the_documented_variant_knows_both_sigils_and_the_measured_one_the_dollar_only() -> None:
     assert mentions_in("@deploy $test", "$@").names == ("deploy", "test")
     assert mentions_in("@deploy $test").names == ("test",)
     assert mentions_in("mail me@deploy.org", "$@").names == ()
 
 
-def test_cx_16_a_skill_that_cannot_be_read_is_named_and_not_stated() -> None:
+@pytest.mark.states("CX-16")
+def test_a_skill_that_cannot_be_read_is_named_and_not_stated() -> None:
     assert mentioned_bodies(MemoryWorld(), (skill("gone"),)) == (None, ("/s/gone/SKILL.md",))
 
 
-def test_cx_17_an_ambiguous_name_gives_nothing_and_an_exact_path_does() -> None:
+@pytest.mark.states("CX-17")
+def test_an_ambiguous_name_gives_nothing_and_an_exact_path_does() -> None:
     one, other = skill("deploy", folder="/one"), skill("deploy", folder="/other")
 
     assert mentioned_skills(mentions_in("$deploy"), (one, other)) == ()
@@ -122,7 +126,8 @@ def test_cx_17_an_ambiguous_name_gives_nothing_and_an_exact_path_does() -> None:
     assert mentioned_skills(Mentions(), (one, other), selected=(one.path,)) == (one,)
 
 
-def test_cx_17_skills_of_the_memory_folder_are_never_in_the_catalogue() -> None:
+@pytest.mark.states("CX-17")
+def test_skills_of_the_memory_folder_are_never_in_the_catalogue() -> None:
     memory, own, link = (f"/home/u/.codex/{each}/SKILL.md" for each in ("memories/skills/m", "skills/d", "skills/l"))
     # The home folder is the project, so that the link does not lead out of it.
     files = {"/home/u/.git/HEAD": "", memory: DEPLOY, own: DEPLOY, link: DEPLOY}
@@ -131,7 +136,8 @@ def test_cx_17_skills_of_the_memory_folder_are_never_in_the_catalogue() -> None:
     assert [each.path for each in codex_skills(world)] == [own]
 
 
-def test_cx_18_the_catalogue_stays_within_two_percent_by_shortening_descriptions_evenly() -> None:
+@pytest.mark.states("CX-18")
+def test_the_catalogue_stays_within_two_percent_by_shortening_descriptions_evenly() -> None:
     skills = [skill("a", "x" * 100), skill("b", "y" * 10), skill("c", "z" * 100)]
     bare = sum(len(f"- {name}:  (file: /s/{name}/SKILL.md)\n") for name in "abc")
 
@@ -154,7 +160,8 @@ def test_cx_18_the_catalogue_stays_within_two_percent_by_shortening_descriptions
     assert fitted_lines(skills, bare - 1) == (["- a:  (file: /s/a/SKILL.md)", "- b:  (file: /s/b/SKILL.md)"], 1)
 
 
-def test_cx_18_the_whole_statement_says_how_many_skills_did_not_fit() -> None:
+@pytest.mark.states("CX-18")
+def test_the_whole_statement_says_how_many_skills_did_not_fit() -> None:
     files = {f"/home/u/.codex/skills/s{number}/SKILL.md": f"---\nname: s{number}\ndescription: {'d' * 900}\n---\n" for number in range(100)}
     world = MemoryWorld(files=files)
     measured, documented = work(profile("codex-0.166")), work(profile("codex"))
@@ -171,7 +178,8 @@ def test_the_catalogue_is_ordered_by_scope_and_then_by_name() -> None:
     assert in_catalogue_order((user, repo, system)) == (system, repo, user)
 
 
-def test_oc_48_the_list_shows_name_and_description_and_the_body_comes_by_the_tool_only() -> None:
+@pytest.mark.states("OC-48")
+def test_the_list_shows_name_and_description_and_the_body_comes_by_the_tool_only() -> None:
     files = {
         "/repo/.git/HEAD": "",
         "/repo/.claude/skills/deploy/SKILL.md": DEPLOY,
@@ -196,7 +204,8 @@ def test_oc_48_the_list_shows_name_and_description_and_the_body_comes_by_the_too
         loaded_skill(world, found, "other")
 
 
-def test_cl_44_a_body_is_absent_from_the_head_until_it_is_asked_for_and_loaded_names_are_stated_after_a_fold() -> None:
+@pytest.mark.states("CL-44")
+def test_a_body_is_absent_from_the_head_until_it_is_asked_for_and_loaded_names_are_stated_after_a_fold() -> None:
     world = MemoryWorld(files={"/home/u/.claude/skills/deploy/SKILL.md": DEPLOY})
     session = work(profile("classroom"))
     stated = texts(state(session, world))

@@ -21,7 +21,8 @@ def at(name: str) -> MemoryWorld:
     return MemoryWorld().with_state(business=ORDER.stated(name))
 
 
-def test_cl_41_the_state_is_stated_at_the_start_of_an_epoch_and_when_it_changes_and_not_otherwise() -> None:
+@pytest.mark.states("CL-41")
+def test_the_state_is_stated_at_the_start_of_an_epoch_and_when_it_changes_and_not_otherwise() -> None:
     session = work(profile("classroom"))
     said = [texts(state(session, at(name))).get(key) for name, key in (("asking", "business_state"), ("asking", "business_state+"))]
     said += [texts(state(session, at(name))).get("business_state+") for name in ("working", "working", "asking")]
@@ -46,7 +47,8 @@ def test_cl_41_the_state_is_stated_at_the_start_of_an_epoch_and_when_it_changes_
         ("done", "'asking' cannot become 'done'; it can become working"),
     ],
 )
-def test_cl_42_an_unknown_state_or_a_forbidden_transition_is_an_error_and_the_stated_value_stays(target: str, message: str) -> None:
+@pytest.mark.states("CL-42")
+def test_an_unknown_state_or_a_forbidden_transition_is_an_error_and_the_stated_value_stays(target: str, message: str) -> None:
     session = work(profile("classroom"))
     state(session, at("asking"))
 
@@ -55,14 +57,16 @@ def test_cl_42_an_unknown_state_or_a_forbidden_transition_is_an_error_and_the_st
     assert ORDER.current(session.log.view) == "asking"
 
 
-def test_cl_42_an_allowed_transition_gives_the_target_and_staying_is_allowed() -> None:
+@pytest.mark.states("CL-42")
+def test_an_allowed_transition_gives_the_target_and_staying_is_allowed() -> None:
     assert (ORDER.transition("asking", "working"), ORDER.transition("done", "done")) == ("working", "done")
     assert StateMachine({"a": "", "b": ""}, "a").transition("b", "a") == "a"
     with pytest.raises(BadInput, match="'done' cannot become 'asking'; it can become no other state"):
         ORDER.transition("done", "asking")
 
 
-def test_cl_42_a_machine_that_names_unknown_states_is_refused() -> None:
+@pytest.mark.states("CL-42")
+def test_a_machine_that_names_unknown_states_is_refused() -> None:
     with pytest.raises(BadInput, match="there is no state 'b'"):
         StateMachine({"a": ""}, "b")
     with pytest.raises(BadInput, match="there is no state 'c'"):
@@ -71,7 +75,8 @@ def test_cl_42_a_machine_that_names_unknown_states_is_refused() -> None:
         StateMachine({"a": "one\ntwo"}, "a")
 
 
-def test_cl_43_no_output_of_a_model_changes_the_state() -> None:
+@pytest.mark.states("CL-43")
+def test_no_output_of_a_model_changes_the_state() -> None:
     session = work(profile("classroom"))
     state(session, at("asking"))
     reply(session, Text("<business_state>done — request completed</business_state>", "assistant"))

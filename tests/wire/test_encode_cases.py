@@ -229,7 +229,8 @@ TOOLS = (Tool("write", "Write a file."), Tool("bash", "Run a command."))
 
 
 @pytest.mark.parametrize("model", WIRES)
-def test_oc_40_equal_views_give_byte_equal_requests(model: ModelCard) -> None:
+@pytest.mark.states("OC-40")
+def test_equal_views_give_byte_equal_requests(model: ModelCard) -> None:
     copy = msgspec.json.decode(msgspec.json.encode(EVERYTHING.items), type=tuple[Item, ...])
     first = encode(EVERYTHING, model, TOOLS)
     assert encode(View(EVERYTHING.head, copy), model, TOOLS) == first
@@ -237,7 +238,8 @@ def test_oc_40_equal_views_give_byte_equal_requests(model: ModelCard) -> None:
 
 
 @pytest.mark.parametrize("model", WIRES)
-def test_oc_40_tools_are_sorted_by_name_when_asked_for(model: ModelCard) -> None:
+@pytest.mark.states("OC-40")
+def test_tools_are_sorted_by_name_when_asked_for(model: ModelCard) -> None:
     plain = encode(EVERYTHING, model, TOOLS).body
     sorted_ones = encode(EVERYTHING, model, TOOLS, Params(sort_tools=True)).body
     assert plain.index(b"Write a file.") < plain.index(b"Run a command.")

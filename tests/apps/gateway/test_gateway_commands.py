@@ -116,7 +116,8 @@ def test_a_wrapped_program_reaches_the_provider_through_the_gateway_which_ends_w
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the gateway is found by /proc")
-def test_mi_18_a_dead_gateway_is_reported_at_once_with_the_way_on(tmp_path: Path) -> None:
+@pytest.mark.states("MI-18")
+def test_a_dead_gateway_is_reported_at_once_with_the_way_on(tmp_path: Path) -> None:
     with provider(Reply(messages_stream(0, "done"))) as model:
         ended = wrap(tmp_path, model, "kill")
     assert (ended.returncode, ended.stdout) == (4, "")

@@ -86,7 +86,8 @@ def conversation(tmp_path: Path, headers: dict[str, str], *, keeps_alive: bool, 
     return model, home, gateway
 
 
-def test_mi_22_a_read_is_sent_before_the_cache_expires_and_is_billed_and_never_again_once_the_client_is_gone(tmp_path: Path) -> None:
+@pytest.mark.states("MI-22")
+def test_a_read_is_sent_before_the_cache_expires_and_is_billed_and_never_again_once_the_client_is_gone(tmp_path: Path) -> None:
     model, home, gateway = conversation(tmp_path, KEY, keeps_alive=True, waits=True)
     reads = [json.loads(each.body) for each in model.sent[24:]]
     with home.open(home.store.sessions()[0], write=False) as log:
@@ -102,7 +103,8 @@ def test_mi_22_a_read_is_sent_before_the_cache_expires_and_is_billed_and_never_a
 
 
 @pytest.mark.parametrize("is_told", [True, False])
-def test_mi_22_a_read_that_is_on_its_way_when_the_user_goes_on_is_billed(tmp_path: Path, *, is_told: bool) -> None:
+@pytest.mark.states("MI-22")
+def test_a_read_that_is_on_its_way_when_the_user_goes_on_is_billed(tmp_path: Path, *, is_told: bool) -> None:
     afternoon, gate = Afternoon(), Gate()
     afternoon.left = 1
     home = Home(tmp_path, afternoon.clock)
@@ -134,9 +136,8 @@ def test_mi_22_a_read_that_is_on_its_way_when_the_user_goes_on_is_billed(tmp_pat
 
 
 @pytest.mark.parametrize("reason", ["not opted in", "a subscription", "a sub-agent"])
-def test_mi_22_nothing_is_sent_without_the_user_having_asked_for_it_and_a_key_that_is_billed_by_the_token(
-    tmp_path: Path, reason: str
-) -> None:
+@pytest.mark.states("MI-22")
+def test_nothing_is_sent_without_the_user_having_asked_for_it_and_a_key_that_is_billed_by_the_token(tmp_path: Path, reason: str) -> None:
     headers = {
         "not opted in": KEY,
         "a subscription": {"authorization": "Bearer t", "x-claude-code-session-id": "one"},

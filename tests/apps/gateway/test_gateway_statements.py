@@ -82,7 +82,8 @@ def rounds(url: str, count: int, lines: int) -> list[Any]:
     return messages
 
 
-def test_mi_15_in_watch_mode_the_forwarded_request_equals_the_received_one_byte_for_byte(tmp_path: Path) -> None:
+@pytest.mark.states("MI-15")
+def test_in_watch_mode_the_forwarded_request_equals_the_received_one_byte_for_byte(tmp_path: Path) -> None:
     with provider(reply()) as model, gateway_running(Home.at(tmp_path), "watch", model.url) as gateway:
         sent = [ask(gateway.url, messages).request.content for messages in (opening(), [*opening(), *call(1, "a.py", 3)])]
         httpx.post(f"{gateway.url}/v1/messages", content=b"this is no JSON", trust_env=False)
@@ -90,7 +91,8 @@ def test_mi_15_in_watch_mode_the_forwarded_request_equals_the_received_one_byte_
     assert {each.path for each in model.sent} == {"/v1/messages?beta=true", "/v1/messages"}
 
 
-def test_mi_16_a_request_differs_only_by_edits_that_are_recorded(tmp_path: Path) -> None:
+@pytest.mark.states("MI-16")
+def test_a_request_differs_only_by_edits_that_are_recorded(tmp_path: Path) -> None:
     home = Home.at(tmp_path)
     with provider(*reads(14, 4_000)) as model, gateway_running(home, "thrifty", model.url, patience_s=20.0) as gateway:
         messages = rounds(gateway.url, 14, 120)
@@ -109,7 +111,8 @@ def ask_body(messages: list[Any]) -> bytes:
     return json.dumps(body | {"messages": messages}).encode()
 
 
-def test_mi_16_what_is_not_edited_keeps_its_bytes(tmp_path: Path) -> None:
+@pytest.mark.states("MI-16")
+def test_what_is_not_edited_keeps_its_bytes(tmp_path: Path) -> None:
     with provider(*reads(14, 4_000)) as model, gateway_running(Home.at(tmp_path), "thrifty", model.url, patience_s=20.0) as gateway:
         messages = rounds(gateway.url, 14, 120)
     # The client's own escapes and spaces, which no encoder of ours writes.
@@ -118,7 +121,8 @@ def test_mi_16_what_is_not_edited_keeps_its_bytes(tmp_path: Path) -> None:
     assert len(model.sent[-1].body) < len(ask_body(messages)) / 2
 
 
-def test_mi_17_the_reply_reaches_the_client_byte_for_byte_and_as_it_arrives(tmp_path: Path) -> None:
+@pytest.mark.states("MI-17")
+def test_the_reply_reaches_the_client_byte_for_byte_and_as_it_arrives(tmp_path: Path) -> None:
     pieces, gate = messages_stream(0, "one — two"), threading.Event()
     with (
         provider(Reply([*pieces[:2], gate, *pieces[2:]])) as model,
@@ -136,7 +140,8 @@ def test_mi_17_the_reply_reaches_the_client_byte_for_byte_and_as_it_arrives(tmp_
 
 
 @pytest.mark.parametrize("damage", ["deadline", "error"])
-def test_mi_18_an_error_or_a_deadline_of_ours_forwards_the_original(tmp_path: Path, damage: str) -> None:
+@pytest.mark.states("MI-18")
+def test_an_error_or_a_deadline_of_ours_forwards_the_original(tmp_path: Path, damage: str) -> None:
     home, options = Home.at(tmp_path), {"patience_s": 0.0} if damage == "deadline" else {}
     if damage == "error":
         (tmp_path / "sessions").write_text("a file where the folder of the sessions should be")
@@ -150,7 +155,8 @@ def test_mi_18_an_error_or_a_deadline_of_ours_forwards_the_original(tmp_path: Pa
         assert {body.what for body in failed} == {"gateway request"}
 
 
-def test_mi_20_credentials_are_in_no_file_and_the_provider_gets_them(tmp_path: Path) -> None:
+@pytest.mark.states("MI-20")
+def test_credentials_are_in_no_file_and_the_provider_gets_them(tmp_path: Path) -> None:
     refused = Reply((b'{"error": 1}',), "application/json", 401)
     with provider(reply(), refused) as model, gateway_running(Home.at(tmp_path), "palimpsest", model.url) as gateway:
         ask(gateway.url, opening(), headers=SESSION | {"authorization": f"Bearer {KEY}", "cookie": KEY})
@@ -160,7 +166,8 @@ def test_mi_20_credentials_are_in_no_file_and_the_provider_gets_them(tmp_path: P
     assert [path for path in tmp_path.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()] == []
 
 
-def test_mi_09_sub_agents_and_side_calls_have_conversations_of_their_own(tmp_path: Path) -> None:
+@pytest.mark.states("MI-09")
+def test_sub_agents_and_side_calls_have_conversations_of_their_own(tmp_path: Path) -> None:
     home = Home.at(tmp_path)
     replies = [reply(number, text) for number, text in enumerate(("main", "agent", "title", "main"))]
     with provider(*replies) as model, gateway_running(home, "palimpsest", model.url) as gateway:
@@ -179,7 +186,8 @@ def _replies(bodies: list[Any]) -> list[str]:
     return [text_of(part) for body in bodies if isinstance(body, ModelReplied) for part in body.parts]
 
 
-def test_mi_21_two_clients_and_parallel_sub_agents_are_kept_apart(tmp_path: Path) -> None:
+@pytest.mark.states("MI-21")
+def test_two_clients_and_parallel_sub_agents_are_kept_apart(tmp_path: Path) -> None:
     home, count = Home.at(tmp_path), 50
 
     def client(number: int) -> int:

@@ -298,7 +298,8 @@ def test_a_process_beside_the_gateway_takes_no_modules_from_the_folder_that_it_w
 
 
 @pytest.mark.long
-def test_mi_17_fifty_streams_at_once_pass_byte_for_byte_and_event_by_event_while_another_conversation_is_edited(tmp_path: Path) -> None:
+@pytest.mark.states("MI-17")
+def test_fifty_streams_at_once_pass_byte_for_byte_and_event_by_event_while_another_conversation_is_edited(tmp_path: Path) -> None:
     times = asyncio.run(time_streams(PAL, "thrifty", tmp_path, streams=50, events=20))
     assert times.received == times.replies
     assert times.edited > 0

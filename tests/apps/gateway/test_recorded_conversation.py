@@ -45,7 +45,8 @@ def prepared(recorded: RecordedConversation, body: bytes) -> Exchange:
     [(12, 3, True), (12, 4, False), (4, 3, False)],
     ids=["many new blocks", "no breakpoint is free", "the client's own finds the entry"],
 )
-def test_mi_16_a_free_breakpoint_is_set_where_the_cached_prefix_ends_and_that_is_recorded(count: int, marks: int, anchored: bool) -> None:
+@pytest.mark.states("MI-16")
+def test_a_free_breakpoint_is_set_where_the_cached_prefix_ends_and_that_is_recorded(count: int, marks: int, anchored: bool) -> None:
     home, messages = Home.in_memory(), rounds(count)
     conversation = Conversation.open(model="claude-sonnet-4-5", home=home, profile="lossless", shape="anthropic")
     recorded = RecordedConversation(conversation, "anthropic", "lossless", home)

@@ -41,7 +41,8 @@ class Place:
         return answer_or_error(self.answers, tool, arguments)
 
 
-def test_mi_14_a_server_that_only_reads_offers_no_tool_that_changes_notes(tmp_path: Path) -> None:
+@pytest.mark.states("MI-14")
+def test_a_server_that_only_reads_offers_no_tool_that_changes_notes(tmp_path: Path) -> None:
     place = Place(tmp_path)
 
     assert list(place.answers.tools) == READING
@@ -52,7 +53,8 @@ def test_mi_14_a_server_that_only_reads_offers_no_tool_that_changes_notes(tmp_pa
     assert [note.name for _, note in place.memories.active()] == ["project_the_release_branch_is_called_stable"]
 
 
-def test_mi_14_a_search_names_items_and_sessions_which_show_item_shows_in_pieces(tmp_path: Path) -> None:
+@pytest.mark.states("MI-14")
+def test_a_search_names_items_and_sessions_which_show_item_shows_in_pieces(tmp_path: Path) -> None:
     place = Place(tmp_path)
     found, failed = place.call("search_sessions", words="tox push")
     whole, _ = place.call("show_item", id="1.0", session=place.session)
@@ -66,7 +68,8 @@ def test_mi_14_a_search_names_items_and_sessions_which_show_item_shows_in_pieces
     assert rest.endswith(" 14 passed")
 
 
-def test_mi_14_recall_answers_from_notes_and_past_sessions_and_names_both(tmp_path: Path) -> None:
+@pytest.mark.states("MI-14")
+def test_recall_answers_from_notes_and_past_sessions_and_names_both(tmp_path: Path) -> None:
     place = Place(tmp_path)
 
     assert "[project_the_release_branch_is_called_stable]" in place.call("recall", query="which branch is the release made from?")[0]
@@ -90,7 +93,8 @@ def test_a_note_of_another_programs_model_is_held_back_unless_it_quotes_the_user
     assert len(listed) == 2
 
 
-def test_mi_14_what_is_forgotten_is_gone(tmp_path: Path) -> None:
+@pytest.mark.states("MI-14")
+def test_what_is_forgotten_is_gone(tmp_path: Path) -> None:
     place = Place(tmp_path, write=True)
 
     assert place.call("forget", name="project_the_release_branch_is_called_stable") == (

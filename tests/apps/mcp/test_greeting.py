@@ -119,7 +119,8 @@ def test_all_other_first_lines_are_left_to_the_sdk(first: bytes) -> None:
     assert early_reply(first) is None
 
 
-def test_mi_14_nothing_of_the_sdk_and_of_the_engine_is_imported_before_the_reply(tmp_path: Path) -> None:
+@pytest.mark.states("MI-14")
+def test_nothing_of_the_sdk_and_of_the_engine_is_imported_before_the_reply(tmp_path: Path) -> None:
     script = (
         "import sys\n"
         "import pal.cli.mcp\n"

@@ -31,7 +31,8 @@ async def tools_and_notes(server: ServerConnection) -> tuple[list[str], ToolOutp
         await server.close()
 
 
-def test_mi_14_a_client_over_pipes_lists_and_calls_the_tools_that_only_read(tmp_path: Path) -> None:
+@pytest.mark.states("MI-14")
+def test_a_client_over_pipes_lists_and_calls_the_tools_that_only_read(tmp_path: Path) -> None:
     server = StdioServer(COMMAND[0], COMMAND[1:], {**os.environ, "PAL_HOME": str(tmp_path / "home")}, tmp_path)
     names, notes = asyncio.run(tools_and_notes(ServerConnection("pal", server, LIMITS)))
 

@@ -58,15 +58,15 @@ def test_a_reply_without_usage_says_nothing() -> None:
         (Mask(("3.0",), "[gone]"), "clear_dead", "before_call"),
     ],
 )
-def test_cc_68_a_fold_an_idle_mask_or_a_cached_mask_silences_the_monitor_for_exactly_the_next_drop(
-    edit: Edit, by: str, moment: str
-) -> None:
+@pytest.mark.states("CC-68")
+def test_a_fold_an_idle_mask_or_a_cached_mask_silences_the_monitor_for_exactly_the_next_drop(edit: Edit, by: str, moment: str) -> None:
     expected = watch_after_edit(CacheReads(50_000), ViewEdited((edit,), by=by, moment=moment))
     assert expected == CacheReads(50_000, expected=True)
     assert reads(50_100, 20_000, 20_100, 1_000, start=expected) == [0, 0, 0, 19_100]
 
 
-def test_cc_68_other_edits_silence_nothing() -> None:
+@pytest.mark.states("CC-68")
+def test_other_edits_silence_nothing() -> None:
     for edit in (Mask(("3.0",), "[gone]"), Insert((Put("reminder", Text("mind")),))):
         assert watch_after_edit(CacheReads(50_000), ViewEdited((edit,), by="anybody", moment="before_call")) == CacheReads(50_000)
 

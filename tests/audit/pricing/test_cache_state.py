@@ -99,7 +99,8 @@ def test_the_tools_stand_before_the_head_and_are_cached_with_it() -> None:
     assert ends(session) == [("head:0", 7_000), ("2.0", 7_990)]
 
 
-def test_pa_09_the_ledger_follows_reported_cache_reads_when_they_differ_from_its_belief() -> None:
+@pytest.mark.states("PA-09")
+def test_the_ledger_follows_reported_cache_reads_when_they_differ_from_its_belief() -> None:
     session = begin()
     call(session, breakpoints=("head:0", "2.0"), usage=Usage(0, 0, 3_000, 0, 100))
     say(session, "v" * 4_000)
@@ -111,7 +112,8 @@ def test_pa_09_the_ledger_follows_reported_cache_reads_when_they_differ_from_its
     assert ends(session) == [("8.0", 5_200)]
 
 
-def test_pa_09_unexpected_reads_are_believed() -> None:
+@pytest.mark.states("PA-09")
+def test_unexpected_reads_are_believed() -> None:
     session = begin(tick=10 * MINUTE)
     call(session, usage=Usage(0, 0, 3_000, 0, 100))
     say(session, "v" * 4_000)
@@ -253,7 +255,8 @@ def test_misses_after_pauses_that_no_entry_outlasts_say_nothing_about_an_automat
     assert session.derived.cache.value().missed == 1
 
 
-def test_pa_09_an_automatic_cache_that_is_missed_again_and_again_is_not_believed_in() -> None:
+@pytest.mark.states("PA-09")
+def test_an_automatic_cache_that_is_missed_again_and_again_is_not_believed_in() -> None:
     session = begin("gpt-5")
     for expected in (3_072, 3_072, 0, 0):
         call(session, Text("a"), usage=Usage(3_100, 0, 0, 0, 1))

@@ -34,7 +34,8 @@ def cleared(items: tuple[Item, ...]) -> View:
     return View(items=(*items[:2], replace(items[2], mask=Cover("[Bash ls: 30020 tokens, id 3.0]")), *items[3:]))
 
 
-def test_pa_08_the_price_of_an_edit_equals_the_difference_of_two_simulated_bills() -> None:
+@pytest.mark.states("PA-08")
+def test_the_price_of_an_edit_equals_the_difference_of_two_simulated_bills() -> None:
     now = situation(ITEMS, prefixes=PREFIXES)
     assert now.used == 100_000
     before, after = next_bills(now.view, cleared(ITEMS), now, 30_000)
@@ -135,7 +136,8 @@ HALF = changed(profile("palimpsest"), policies=(ClearResults(target=60_000, manu
 
 @pytest.mark.parametrize("model", ["claude-sonnet-4-5", "gpt-5"])
 @pytest.mark.parametrize("one", [profile("palimpsest"), HALF], ids=["fold", "clear"])
-def test_pa_08_the_price_recorded_with_an_edit_of_a_session_is_what_a_till_bills_more_for_it(one: Profile, model: str) -> None:
+@pytest.mark.states("PA-08")
+def test_the_price_recorded_with_an_edit_of_a_session_is_what_a_till_bills_more_for_it(one: Profile, model: str) -> None:
     till = at_the_till(one, model)
     now = till.next()
     assert now.cache_read > 70_000

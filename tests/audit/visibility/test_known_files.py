@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,7 +63,8 @@ LETTERS = st.text("abc\n", min_size=1, max_size=3)
 
 
 @given(st.lists(st.one_of(LETTERS.map(lambda text: ("write", text, "")), st.tuples(st.just("edit"), LETTERS, LETTERS)), max_size=12))
-def test_pa_27_a_known_text_is_that_of_the_file(steps: list[tuple[str, str, str]]) -> None:
+@pytest.mark.states("PA-27")
+def test_a_known_text_is_that_of_the_file(steps: list[tuple[str, str, str]]) -> None:
     items: list[Item] = []
     content: str | None = None
     for number, (how, old, new) in enumerate(steps):

@@ -102,7 +102,8 @@ def tail_of(span: list[Event], room: int) -> dict[int, str]:
 
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason=WITHOUT)
-def test_pa_14_of_real_sessions_evidence_messages_and_tail_show_what_the_bars_demand() -> None:
+@pytest.mark.states("PA-14")
+def test_of_real_sessions_evidence_messages_and_tail_show_what_the_bars_demand() -> None:
     home = Home.in_memory()
     pooled = Survival()
     for source in find_sources(FORMATS, [CORPUS]).sources:

@@ -312,7 +312,8 @@ SPEC_CLASSES = [
 
 
 @pytest.mark.parametrize("text", SPEC_CLASSES, ids=lambda text: text[:14])
-def test_me_15_every_class_of_the_specification_is_redacted_and_twice_is_once(text: str) -> None:
+@pytest.mark.states("ME-15")
+def test_every_class_of_the_specification_is_redacted_and_twice_is_once(text: str) -> None:
     once = redact(f"note: {text}\nend")
     assert "[REDACTED:" in once
     assert not any(part in once for part in (LETTERS[:8], LETTERS[:16], KEY_LINES[:20], "ABCDEFGH23456789"))
@@ -321,7 +322,8 @@ def test_me_15_every_class_of_the_specification_is_redacted_and_twice_is_once(te
 
 
 @pytest.mark.parametrize("text", ["3f786850e387550fdab836ed7e6dc881de23001b", str(uuid.UUID(int=7)), "data:image/png;base64," + LETTERS])
-def test_me_15_hashes_ids_and_pictures_are_not_redacted(text: str) -> None:
+@pytest.mark.states("ME-15")
+def test_hashes_ids_and_pictures_are_not_redacted(text: str) -> None:
     assert redact(f"see {text} there") == f"see {text} there"
 
 
@@ -336,5 +338,6 @@ def test_me_15_hashes_ids_and_pictures_are_not_redacted(text: str) -> None:
         ("DB_PASSWORD='hunter2hunter2'", "DB_PASSWORD='[REDACTED:assignment]'"),
     ],
 )
-def test_cx_52_the_vectors_of_codex_hold_and_names_with_a_prefix_are_caught_too(text: str, expected: str) -> None:
+@pytest.mark.states("CX-52")
+def test_the_vectors_of_codex_hold_and_names_with_a_prefix_are_caught_too(text: str, expected: str) -> None:
     assert redact(text) == expected

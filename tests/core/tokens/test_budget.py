@@ -33,7 +33,8 @@ def test_too_many_bytes_call_for_compaction_whatever_the_tokens_say() -> None:
     assert decide(195, LEVELS, used_bytes=1_000) == "block"
 
 
-def test_cc_07_used_is_the_last_reported_total_and_the_estimate_of_what_was_appended_since() -> None:
+@pytest.mark.states("CC-07")
+def test_used_is_the_last_reported_total_and_the_estimate_of_what_was_appended_since() -> None:
     items = (_text("1.0", "x" * 4_000), _text("3.0", "reply", "assistant"), Item("5.0", "result", ToolResult("c", (Text("x" * 400),))))
     view = View(items=(*items, _text("6.0", "x" * 40)), reported=Reported(50_000, seq=3))
     assert used(view, TokenCounter(claude_size), tools_tokens=9_999) == 50_000 + 100 + 10
@@ -53,12 +54,14 @@ def test_an_estimate_above_the_report_does_not_make_a_view_smaller_than_its_shar
     assert used(View(items=(_text("5.0", "x" * 400),), reported=reported), TokenCounter(claude_size)) == 60
 
 
-def test_cc_07_without_a_report_everything_is_estimated_with_head_and_tools() -> None:
+@pytest.mark.states("CC-07")
+def test_without_a_report_everything_is_estimated_with_head_and_tools() -> None:
     view = View(head=(_text("0.0", "x" * 80),), items=(_text("1.0", "x" * 400),))
     assert used(view, TokenCounter(claude_size), tools_tokens=7) == 20 + 100 + 7
 
 
-def test_cc_08_a_view_without_usage_counts_four_thirds_of_its_sum_rounded_up() -> None:
+@pytest.mark.states("CC-08")
+def test_a_view_without_usage_counts_four_thirds_of_its_sum_rounded_up() -> None:
     view = View(head=(_text("0.0", "x" * 80),), items=(_text("1.0", "x" * 400),))
 
     def whole(tokens: int) -> int:
@@ -84,29 +87,34 @@ def _signed_view(reported: Reported | None) -> View:
     )
 
 
-def test_cx_20_used_adds_the_items_after_the_newest_model_item() -> None:
+@pytest.mark.states("CX-20")
+def test_used_adds_the_items_after_the_newest_model_item() -> None:
     view = _signed_view(Reported(1_000, seq=7))
     result = codex_size(ToolResult("c", (Text("ok"),)))
     assert used(view, TokenCounter(codex_size)) == 1_000 + result
 
 
-def test_cx_20_old_encrypted_reasoning_is_added_where_the_server_does_not_count_it() -> None:
+@pytest.mark.states("CX-20")
+def test_old_encrypted_reasoning_is_added_where_the_server_does_not_count_it() -> None:
     view = _signed_view(Reported(1_000, seq=7))
     result = codex_size(ToolResult("c", (Text("ok"),)))
     assert used(view, TokenCounter(codex_size), old_signatures=True) == 1_000 + result + 588
 
 
-def test_cx_20_encrypted_reasoning_after_the_newest_user_message_is_not_added() -> None:
+@pytest.mark.states("CX-20")
+def test_encrypted_reasoning_after_the_newest_user_message_is_not_added() -> None:
     view = _signed_view(Reported(1_000, seq=8))
     assert used(View(items=view.items[3:], reported=view.reported), TokenCounter(codex_size), old_signatures=True) == 1_000
 
 
 @pytest.mark.parametrize(("total", "left"), [(0, 100), (12_000, 100), (135_200, 50), (244_800, 6), (258_400, 0), (400_000, 0)])
-def test_cx_22_percent_left_leaves_the_baseline_out_on_both_sides(total: int, left: int) -> None:
+@pytest.mark.states("CX-22")
+def test_percent_left_leaves_the_baseline_out_on_both_sides(total: int, left: int) -> None:
     assert percent_left(total, 258_400) == left
 
 
-def test_cx_22_a_window_of_the_baseline_has_nothing_left() -> None:
+@pytest.mark.states("CX-22")
+def test_a_window_of_the_baseline_has_nothing_left() -> None:
     assert (percent_left(0, 12_000), percent_left(0, 8_000)) == (0, 0)
 
 

@@ -34,33 +34,39 @@ def test_every_rule_sizes_every_content(rule: str) -> None:
 
 # Compact JSON: {"type":"message","role":"user","content":[{"type":"input_text","text":""}]} has 76 bytes.
 @pytest.mark.parametrize(("text", "tokens"), [("", 19), ("abcd", 20), ("abcde", 21), ("港口", 21), ('say "x"\n', 22)])
-def test_cx_19_a_text_costs_a_quarter_of_the_bytes_of_its_json_rounded_up(text: str, tokens: int) -> None:
+@pytest.mark.states("CX-19")
+def test_a_text_costs_a_quarter_of_the_bytes_of_its_json_rounded_up(text: str, tokens: int) -> None:
     assert codex_size(Text(text)) == tokens
 
 
 @pytest.mark.parametrize(("length", "tokens"), [(0, 0), (800, 0), (1_000, 25), (4_000, 588)])
-def test_cx_19_an_encrypted_item_costs_three_quarters_of_its_length_less_650_bytes(length: int, tokens: int) -> None:
+@pytest.mark.states("CX-19")
+def test_an_encrypted_item_costs_three_quarters_of_its_length_less_650_bytes(length: int, tokens: int) -> None:
     signature = "x" * length
     assert codex_size(Thinking("a digest", signature=Signature("openai", "m", signature), form="digest")) == tokens
     assert codex_size(Opaque("openai", "m", f'{{"type":"compaction","encrypted_content":"{signature}"}}')) == tokens
 
 
-def test_cx_19_decrypted_bytes_are_never_negative() -> None:
+@pytest.mark.states("CX-19")
+def test_decrypted_bytes_are_never_negative() -> None:
     assert [decrypted_bytes(length) for length in (0, 866, 867, 868, 1_000)] == [0, 0, 0, 1, 100]
 
 
-def test_cx_19_a_base64_image_counts_7373_bytes_whatever_its_payload() -> None:
+@pytest.mark.states("CX-19")
+def test_a_base64_image_counts_7373_bytes_whatever_its_payload() -> None:
     small = Image("image/png", url="data:image/png;base64,aGVsbG8=")
     large = Image("image/png", url="data:image/png;base64," + "aGVsbG8=" * 10_000)
     # {"type":"message","role":"user","content":[{"type":"input_image","image_url":"data:image/png;base64,"}]} has 104 bytes.
     assert codex_size(small) == codex_size(large) == codex_size(Image("image/png", blob="ab")) == (104 + 7_373 + 3) // 4
 
 
-def test_cx_19_a_linked_image_costs_its_address() -> None:
+@pytest.mark.states("CX-19")
+def test_a_linked_image_costs_its_address() -> None:
     assert codex_size(Image("image/png", url="https://example.com/a.png")) == (82 + 25 + 3) // 4
 
 
-def test_cx_19_an_image_within_a_result_and_within_raw_json_counts_the_same_payload() -> None:
+@pytest.mark.states("CX-19")
+def test_an_image_within_a_result_and_within_raw_json_counts_the_same_payload() -> None:
     def result(url: str) -> ToolResult:
         return ToolResult("c1", (Text("see"), Image("image/png", url=url)))
 
@@ -69,21 +75,25 @@ def test_cx_19_an_image_within_a_result_and_within_raw_json_counts_the_same_payl
     assert codex_size(Opaque("openai", "m", raw % "A")) == codex_size(Opaque("openai", "m", raw % ("A" * 50_000))) > 1_844
 
 
-def test_cx_19_a_ghost_snapshot_costs_nothing() -> None:
+@pytest.mark.states("CX-19")
+def test_a_ghost_snapshot_costs_nothing() -> None:
     assert codex_size(Opaque("openai", "m", '{"type":"ghost_snapshot","ghost_commit":{"id":"abc"}}')) == 0
 
 
 @pytest.mark.parametrize(("text", "tokens"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("港口比小", 1), ("x" * 400, 100)])
-def test_cc_08_text_counts_four_characters_a_token(text: str, tokens: int) -> None:
+@pytest.mark.states("CC-08")
+def test_text_counts_four_characters_a_token(text: str, tokens: int) -> None:
     assert claude_size(Text(text)) == tokens
 
 
-def test_cc_08_an_image_in_a_result_counts_two_thousand() -> None:
+@pytest.mark.states("CC-08")
+def test_an_image_in_a_result_counts_two_thousand() -> None:
     assert claude_size(ToolResult("c1", (Text("x" * 40), Image("image/png", blob="ab")))) == 2_010
 
 
 @pytest.mark.parametrize(("sizes", "tokens"), [((), 0), ((3,), 4), ((100, 200), 400), ((1,), 2), ((10, 10, 5), 34)])
-def test_cc_08_a_list_without_usage_counts_four_thirds_rounded_up(sizes: tuple[int, ...], tokens: int) -> None:
+@pytest.mark.states("CC-08")
+def test_a_list_without_usage_counts_four_thirds_rounded_up(sizes: tuple[int, ...], tokens: int) -> None:
     assert claude_list_size(sizes) == tokens
 
 

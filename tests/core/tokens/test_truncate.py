@@ -34,7 +34,8 @@ PICTURE = Image("image/png", blob="ab")
         ("", 0, "tokens", ""),
     ],
 )
-def test_cx_24_the_middle_cut_matches_every_vector(text: str, limit: int, mode: Literal["tokens", "bytes"], expected: str) -> None:
+@pytest.mark.states("CX-24")
+def test_the_middle_cut_matches_every_vector(text: str, limit: int, mode: Literal["tokens", "bytes"], expected: str) -> None:
     assert truncate_middle(text, limit, mode).text == expected
 
 
@@ -50,7 +51,8 @@ def _numbers(last: int) -> str:
         (20_000, 108_894, 27_224, 500, "tokens", "…26724 tokens truncated…"),
     ],
 )
-def test_cx_24_the_middle_cut_of_lists_of_numbers(
+@pytest.mark.states("CX-24")
+def test_the_middle_cut_of_lists_of_numbers(
     *, last: int, size: int, original: int, limit: int, mode: Literal["tokens", "bytes"], marker: str
 ) -> None:
     text = _numbers(last)
@@ -60,7 +62,8 @@ def test_cx_24_the_middle_cut_of_lists_of_numbers(
 
 
 @given(st.text(max_size=200), st.integers(0, 60), st.sampled_from(["tokens", "bytes"]))
-def test_cx_24_what_stays_is_a_prefix_and_a_suffix_within_the_budget(text: str, limit: int, mode: Literal["tokens", "bytes"]) -> None:
+@pytest.mark.states("CX-24")
+def test_what_stays_is_a_prefix_and_a_suffix_within_the_budget(text: str, limit: int, mode: Literal["tokens", "bytes"]) -> None:
     result = truncate_middle(text, limit, mode)
     if result.cut:
         prefix, marker, suffix = result.text.rpartition(f"…{result.cut} {result.unit} truncated…")
@@ -72,7 +75,8 @@ def test_cx_24_what_stays_is_a_prefix_and_a_suffix_within_the_budget(text: str, 
         assert result.text == text
 
 
-def test_cx_27_in_a_list_the_overflowing_text_is_cut_later_texts_become_one_line_and_images_stay() -> None:
+@pytest.mark.states("CX-27")
+def test_in_a_list_the_overflowing_text_is_cut_later_texts_become_one_line_and_images_stay() -> None:
     sealed = Opaque("openai", "m", '{"type":"encrypted_content"}')
     parts = (Text("abcd"), PICTURE, Text("example output"), Text("more"), sealed, Text("and more"))
     assert truncate_parts(parts, 5, "bytes") == TruncatedParts(
@@ -83,7 +87,8 @@ def test_cx_27_in_a_list_the_overflowing_text_is_cut_later_texts_become_one_line
     )
 
 
-def test_cx_27_texts_that_fit_are_kept_and_a_spent_budget_omits_the_rest() -> None:
+@pytest.mark.states("CX-27")
+def test_texts_that_fit_are_kept_and_a_spent_budget_omits_the_rest() -> None:
     parts = (Text("abcd"), Text("efgh"), PICTURE)
     assert truncate_parts(parts, 8, "bytes") == TruncatedParts(parts)
     assert truncate_parts(parts, 4, "bytes") == TruncatedParts((Text("abcd"), PICTURE, Text("[omitted 1 text items ...]")), 1)

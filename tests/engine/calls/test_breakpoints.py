@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from workplace import START, answered_by, say, work
 
 from palimpsest.agent.calls import call
@@ -36,7 +37,8 @@ def breakpoints(session: Session) -> tuple[str, ...]:
     return started.breakpoints
 
 
-def test_pa_24_an_unchanged_view_moves_no_breakpoint_but_the_last() -> None:
+@pytest.mark.states("PA-24")
+def test_an_unchanged_view_moves_no_breakpoint_but_the_last() -> None:
     session = begin()
     assert breakpoints(session) == ("head:0", "2.0")
     assert breakpoints(session) == ("head:0", "2.0", "5.0")
@@ -44,7 +46,8 @@ def test_pa_24_an_unchanged_view_moves_no_breakpoint_but_the_last() -> None:
     assert breakpoints(session) == ("head:0", "8.0", "11.0")
 
 
-def test_pa_24_after_an_edit_the_breakpoints_are_head_frontier_best_live_prefix_and_tail() -> None:
+@pytest.mark.states("PA-24")
+def test_after_an_edit_the_breakpoints_are_head_frontier_best_live_prefix_and_tail() -> None:
     session = begin()
     for _ in range(4):
         breakpoints(session)
@@ -56,7 +59,8 @@ def test_pa_24_after_an_edit_the_breakpoints_are_head_frontier_best_live_prefix_
     assert breakpoints(session) == ("head:0", "10.0", "18.0", "21.0")
 
 
-def test_pa_24_after_a_fold_the_last_item_that_it_left_in_place_is_the_frontier() -> None:
+@pytest.mark.states("PA-24")
+def test_after_a_fold_the_last_item_that_it_left_in_place_is_the_frontier() -> None:
     session = begin()
     for _ in range(3):
         breakpoints(session)
@@ -67,7 +71,8 @@ def test_pa_24_after_a_fold_the_last_item_that_it_left_in_place_is_the_frontier(
     assert found == ("head:0", "2.0", "12.0.1")
 
 
-def test_pa_24_with_a_cold_cache_the_old_tail_gets_a_breakpoint_again() -> None:
+@pytest.mark.states("PA-24")
+def test_with_a_cold_cache_the_old_tail_gets_a_breakpoint_again() -> None:
     session = begin(tick=200_000)
     assert breakpoints(session) == ("head:0", "2.0")
     assert breakpoints(session) == ("head:0", "2.0", "5.0")

@@ -94,7 +94,8 @@ def moments(policy_run: PolicyRun) -> list[str]:
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_cx_40_a_downshift_compacts_with_the_previous_model_before_the_new_one_is_called(name: str) -> None:
+@pytest.mark.states("CX-40")
+def test_a_downshift_compacts_with_the_previous_model_before_the_new_one_is_called(name: str) -> None:
     session = worked(name, 120_000)
     provider = Scripted("the summary")
     policy_run = online(session, switch(session, SMALL), provider)
@@ -111,7 +112,8 @@ def test_cx_40_a_downshift_compacts_with_the_previous_model_before_the_new_one_i
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_cx_40_the_old_report_decides_and_must_pass_the_new_level(name: str) -> None:
+@pytest.mark.states("CX-40")
+def test_the_old_report_decides_and_must_pass_the_new_level(name: str) -> None:
     for used, folds in ((90_000, False), (90_001, True)):
         session = worked(name, used)
         provider = Scripted("the summary")
@@ -120,14 +122,16 @@ def test_cx_40_the_old_report_decides_and_must_pass_the_new_level(name: str) -> 
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_cx_40_an_upshift_does_not_compact(name: str) -> None:
+@pytest.mark.states("CX-40")
+def test_an_upshift_does_not_compact(name: str) -> None:
     session = worked(name, 199_000)
     for model in (replace(OTHER, name="large", window=400_000), replace(OTHER, name="equal")):
         assert asyncio.run(switch(session, model)).events == ()
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_cx_40_if_the_previous_model_is_gone_the_new_one_is_asked_once(name: str) -> None:
+@pytest.mark.states("CX-40")
+def test_if_the_previous_model_is_gone_the_new_one_is_asked_once(name: str) -> None:
     session = worked(name, 120_000)
     provider = Scripted(ProviderError("no such model", status=404), "the summary")
     assert online(session, switch(session, SMALL), provider).folded

@@ -21,7 +21,8 @@ from palimpsest.core.items import ToolCall
 AGENT_TOOLS = ("spawn_agent", "send_input", "wait_agent", "resume_agent", "close_agent")
 
 
-def test_cx_62_agents_stop_at_depth_1_and_6_threads_and_a_child_at_the_limit_has_no_agent_tools(tmp_path: Path) -> None:
+@pytest.mark.states("CX-62")
+def test_agents_stop_at_depth_1_and_6_threads_and_a_child_at_the_limit_has_no_agent_tools(tmp_path: Path) -> None:
     family = Family(tmp_path, profile="codex")
     names = [f"A{number}" for number in range(7)]
 
@@ -42,7 +43,8 @@ def test_cx_62_agents_stop_at_depth_1_and_6_threads_and_a_child_at_the_limit_has
     assert offered["root"] - offered["child"] == {*AGENT_TOOLS, "remember"}
 
 
-def test_cx_62_a_child_that_would_be_too_deep_is_refused_with_advice(tmp_path: Path) -> None:
+@pytest.mark.states("CX-62")
+def test_a_child_that_would_be_too_deep_is_refused_with_advice(tmp_path: Path) -> None:
     async def run() -> None:
         async with Family(tmp_path, profile="codex").agent("x") as agent:
             children = children_of(agent)
@@ -64,7 +66,8 @@ def test_cx_62_a_child_that_would_be_too_deep_is_refused_with_advice(tmp_path: P
         (SpawnRequest(" \n"), "the message is empty"),
     ],
 )
-def test_cx_62_a_failed_spawn_returns_its_slot_and_leaves_no_session(tmp_path: Path, request_: SpawnRequest, message: str) -> None:
+@pytest.mark.states("CX-62")
+def test_a_failed_spawn_returns_its_slot_and_leaves_no_session(tmp_path: Path, request_: SpawnRequest, message: str) -> None:
     settings = dataclasses.replace(PLAIN, agents=msgspec.structs.replace(PLAIN.agents, max_threads=1))
     family = Family(tmp_path, settings=settings)
     folder = family.project / ".agents" / "agents"
@@ -84,7 +87,8 @@ def test_cx_62_a_failed_spawn_returns_its_slot_and_leaves_no_session(tmp_path: P
     asyncio.run(run())
 
 
-def test_cx_62_closing_and_death_give_the_slot_back(tmp_path: Path) -> None:
+@pytest.mark.states("CX-62")
+def test_closing_and_death_give_the_slot_back(tmp_path: Path) -> None:
     settings = dataclasses.replace(PLAIN, agents=msgspec.structs.replace(PLAIN.agents, max_threads=1))
     family = Family(tmp_path, settings=settings)
 
@@ -106,7 +110,8 @@ def test_cx_62_closing_and_death_give_the_slot_back(tmp_path: Path) -> None:
     assert asyncio.run(run()) == ["closed", "errored", "completed"]
 
 
-def test_cx_62_nicknames_repeat_only_after_the_list_is_used_up() -> None:
+@pytest.mark.states("CX-62")
+def test_nicknames_repeat_only_after_the_list_is_used_up() -> None:
     used: set[str] = set()
     for _ in range(2 * len(NAMES) + 1):
         used.add(pick_nickname(used, 0.5))
@@ -121,17 +126,20 @@ def test_cx_62_nicknames_repeat_only_after_the_list_is_used_up() -> None:
 
 
 @pytest.mark.parametrize(("timeout_ms", "seconds"), [(1, 10.0), (10_000, 10.0), (30_000, 30.0), (3_600_000, 3_600.0), (10**12, 3_600.0)])
-def test_cx_63_wait_clamps_to_10_seconds_and_1_hour(timeout_ms: int, seconds: float) -> None:
+@pytest.mark.states("CX-63")
+def test_wait_clamps_to_10_seconds_and_1_hour(timeout_ms: int, seconds: float) -> None:
     assert clamped_wait(timeout_ms) == seconds
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
-def test_cx_63_wait_refuses_0_and_less(timeout_ms: int) -> None:
+@pytest.mark.states("CX-63")
+def test_wait_refuses_0_and_less(timeout_ms: int) -> None:
     with pytest.raises(ToolError, match="timeout_ms must be more than 0"):
         clamped_wait(timeout_ms)
 
 
-def test_cx_63_wait_returns_at_the_first_final_agent_and_with_all_that_are_final(tmp_path: Path) -> None:
+@pytest.mark.states("CX-63")
+def test_wait_returns_at_the_first_final_agent_and_with_all_that_are_final(tmp_path: Path) -> None:
     family = Family(tmp_path, profile="codex")
     slow = stalled()
 
@@ -157,7 +165,8 @@ def test_cx_63_wait_returns_at_the_first_final_agent_and_with_all_that_are_final
     ]
 
 
-def test_cx_63_wait_ends_after_30_seconds_by_default_and_says_so(tmp_path: Path) -> None:
+@pytest.mark.states("CX-63")
+def test_wait_ends_after_30_seconds_by_default_and_says_so(tmp_path: Path) -> None:
     family, slow = Family(tmp_path), stalled()
     waited: list[float] = []
 
@@ -176,7 +185,8 @@ def test_cx_63_wait_ends_after_30_seconds_by_default_and_says_so(tmp_path: Path)
     assert answers(family.bodies(session), "wait_agent") == [{"status": {"Ada": "running"}, "timed_out": True}]
 
 
-def test_cx_64_a_childs_approvals_reach_the_parent_only_with_its_name(tmp_path: Path) -> None:
+@pytest.mark.states("CX-64")
+def test_a_childs_approvals_reach_the_parent_only_with_its_name(tmp_path: Path) -> None:
     questions: list[PermissionAsked] = []
 
     async def approve(asked: PermissionAsked) -> Approval:
@@ -211,7 +221,8 @@ def test_cx_64_a_childs_approvals_reach_the_parent_only_with_its_name(tmp_path: 
     assert family.ends(session) == [("Ada", "completed", "made it"), ("Bob", "completed", "me too")]
 
 
-def test_cx_64_cancelling_the_parent_answers_abort(tmp_path: Path) -> None:
+@pytest.mark.states("CX-64")
+def test_cancelling_the_parent_answers_abort(tmp_path: Path) -> None:
     asked_about = asyncio.Event()
 
     async def approve(asked: PermissionAsked) -> Approval:

@@ -19,7 +19,8 @@ each_wire = pytest.mark.parametrize("wire", [*WIRES])
 
 
 @each_wire
-def test_mi_01_a_list_that_needs_no_edit_comes_back_as_the_same_elements(wire: WireName) -> None:
+@pytest.mark.states("MI-01")
+def test_a_list_that_needs_no_edit_comes_back_as_the_same_elements(wire: WireName) -> None:
     messages = tool_loop(wire, 2)
     with opened(wire) as conversation:
         assert conversation.prepare(messages, system="You fix bugs.", tools=[]) is messages
@@ -28,7 +29,8 @@ def test_mi_01_a_list_that_needs_no_edit_comes_back_as_the_same_elements(wire: W
 
 
 @each_wire
-def test_mi_01_after_an_edit_the_elements_that_it_left_are_the_same_objects(wire: WireName) -> None:
+@pytest.mark.states("MI-01")
+def test_after_an_edit_the_elements_that_it_left_are_the_same_objects(wire: WireName) -> None:
     conversation, messages = folded(wire)
     messages += tool_round(wire, 14)
     sent = conversation.prepare(messages)
@@ -39,7 +41,8 @@ def test_mi_01_after_an_edit_the_elements_that_it_left_are_the_same_objects(wire
 
 @each_wire
 @pytest.mark.parametrize("lead", [[], [SYSTEM]], ids=["without system message", "with system message"])
-def test_mi_02_what_comes_back_after_edits_is_accepted_by_the_rules_of_the_provider(wire: WireName, lead: Messages) -> None:
+@pytest.mark.states("MI-02")
+def test_what_comes_back_after_edits_is_accepted_by_the_rules_of_the_provider(wire: WireName, lead: Messages) -> None:
     lead = lead if wire != "anthropic" else []
     messages = [*lead, *tool_loop(wire, 40)]
     with opened(wire) as conversation:
@@ -53,7 +56,8 @@ def test_mi_02_what_comes_back_after_edits_is_accepted_by_the_rules_of_the_provi
 
 
 @each_wire
-def test_mi_03_an_extended_list_appends_the_events_of_what_is_new_and_a_replayed_one_none(wire: WireName) -> None:
+@pytest.mark.states("MI-03")
+def test_an_extended_list_appends_the_events_of_what_is_new_and_a_replayed_one_none(wire: WireName) -> None:
     messages = tool_loop(wire, 3)
     with opened(wire) as conversation:
         conversation.prepare(messages)
@@ -67,7 +71,8 @@ def test_mi_03_an_extended_list_appends_the_events_of_what_is_new_and_a_replayed
 
 
 @each_wire
-def test_mi_03_breakpoints_the_order_of_keys_and_a_text_as_a_list_of_one_text_are_no_change(wire: WireName) -> None:
+@pytest.mark.states("MI-03")
+def test_breakpoints_the_order_of_keys_and_a_text_as_a_list_of_one_text_are_no_change(wire: WireName) -> None:
     messages: Messages = [{"role": "user", "content": "Fix it."}, {"role": "assistant", "content": "Done."}]
     kinds = {"anthropic": ("text", "text"), "chat": ("text", "text"), "responses": ("input_text", "output_text")}[wire]
     with Conversation.open(model=WIRES[wire], shape=wire) as conversation:
@@ -81,7 +86,8 @@ def test_mi_03_breakpoints_the_order_of_keys_and_a_text_as_a_list_of_one_text_ar
 
 
 @each_wire
-def test_mi_05_edits_are_stable_in_the_same_process_and_after_a_restart(wire: WireName, tmp_path: Path) -> None:
+@pytest.mark.states("MI-05")
+def test_edits_are_stable_in_the_same_process_and_after_a_restart(wire: WireName, tmp_path: Path) -> None:
     conversation, messages = folded(wire, tmp_path, "work")
     first = json.dumps(conversation.prepare(messages))
     assert json.dumps(conversation.prepare(json.loads(json.dumps(messages)))) == first
@@ -130,7 +136,8 @@ UNTOUCHED: dict[str, Messages] = {
 
 
 @each_wire
-def test_mi_06_media_thinking_server_tools_and_unknown_blocks_come_back_as_they_are_beside_edits(wire: WireName) -> None:
+@pytest.mark.states("MI-06")
+def test_media_thinking_server_tools_and_unknown_blocks_come_back_as_they_are_beside_edits(wire: WireName) -> None:
     conversation, messages = folded(wire)
     messages += UNTOUCHED[wire]
     before = copied(messages)
@@ -163,7 +170,8 @@ def response(wire: WireName, messages: Messages) -> dict[str, Any]:
 
 
 @each_wire
-def test_mi_07_an_observed_reply_calibrates_tokens_and_is_not_appended_again(wire: WireName) -> None:
+@pytest.mark.states("MI-07")
+def test_an_observed_reply_calibrates_tokens_and_is_not_appended_again(wire: WireName) -> None:
     messages = tool_loop(wire, 2)
     next_round = tool_round(wire, 2)
     with opened(wire) as conversation:
@@ -179,7 +187,8 @@ def test_mi_07_an_observed_reply_calibrates_tokens_and_is_not_appended_again(wir
         assert [type(event.body).__name__ for event in new_events(conversation, tip)] == ["ToolReturned", "CallStarted"]
 
 
-def test_mi_07_a_reply_that_its_owner_wrote_down_without_thinking_is_still_that_reply() -> None:
+@pytest.mark.states("MI-07")
+def test_a_reply_that_its_owner_wrote_down_without_thinking_is_still_that_reply() -> None:
     messages = tool_loop("anthropic", 2)
     said, result = tool_round("anthropic", 2)
     thinking = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
@@ -194,7 +203,8 @@ def test_mi_07_a_reply_that_its_owner_wrote_down_without_thinking_is_still_that_
 
 
 @each_wire
-def test_mi_08_an_undone_edit_brings_the_original_messages_back_into_the_next_list(wire: WireName) -> None:
+@pytest.mark.states("MI-08")
+def test_an_undone_edit_brings_the_original_messages_back_into_the_next_list(wire: WireName) -> None:
     messages = tool_loop(wire, 14)
     with Conversation.open(model=WIRES[wire]) as conversation:
         compacted = conversation.compact(messages)
@@ -204,7 +214,8 @@ def test_mi_08_an_undone_edit_brings_the_original_messages_back_into_the_next_li
         assert conversation.prepare(longer) is longer
 
 
-def test_mi_21_two_conversations_of_one_home_are_kept_apart(tmp_path: Path) -> None:
+@pytest.mark.states("MI-21")
+def test_two_conversations_of_one_home_are_kept_apart(tmp_path: Path) -> None:
     home = Home.at(tmp_path)
     one, other = tool_loop("anthropic", 2), tool_loop("chat", 3)
     with opened("anthropic", home, "one") as first, opened("chat", home, "other") as second:

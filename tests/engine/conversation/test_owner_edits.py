@@ -19,7 +19,8 @@ each_wire = pytest.mark.parametrize("wire", [*WIRES])
 
 
 @each_wire
-def test_mi_04_a_shortened_list_is_a_rewind_and_the_next_list_is_right(wire: WireName) -> None:
+@pytest.mark.states("MI-04")
+def test_a_shortened_list_is_a_rewind_and_the_next_list_is_right(wire: WireName) -> None:
     messages = tool_loop(wire, 3)
     asked = [*messages, {"role": "user", "content": "Do it in C."}]
     other = [*messages, {"role": "user", "content": "Do it in Rust."}]
@@ -33,7 +34,8 @@ def test_mi_04_a_shortened_list_is_a_rewind_and_the_next_list_is_right(wire: Wir
 
 
 @each_wire
-def test_mi_04_messages_that_the_owner_replaced_by_one_are_its_fold_in_the_audit(wire: WireName) -> None:
+@pytest.mark.states("MI-04")
+def test_messages_that_the_owner_replaced_by_one_are_its_fold_in_the_audit(wire: WireName) -> None:
     messages = tool_loop(wire, 4)
     count = len(tool_round(wire, 0))
     shorter = [{"role": "user", "content": "Three parts were read."}, *messages[-count:]]
@@ -49,7 +51,8 @@ def test_mi_04_messages_that_the_owner_replaced_by_one_are_its_fold_in_the_audit
 
 
 @each_wire
-def test_mi_04_a_message_that_stands_for_all_after_the_first_one_is_the_owners_fold_each_time(wire: WireName) -> None:
+@pytest.mark.states("MI-04")
+def test_a_message_that_stands_for_all_after_the_first_one_is_the_owners_fold_each_time(wire: WireName) -> None:
     lead: Messages = [] if wire == "anthropic" else [SYSTEM]
     messages = [*lead, *tool_loop(wire, 4)]
     with opened(wire) as conversation:
@@ -70,7 +73,8 @@ def test_mi_04_a_message_that_stands_for_all_after_the_first_one_is_the_owners_f
 
 
 @each_wire
-def test_mi_04_another_message_in_the_place_of_a_reply_is_a_rewind(wire: WireName) -> None:
+@pytest.mark.states("MI-04")
+def test_another_message_in_the_place_of_a_reply_is_a_rewind(wire: WireName) -> None:
     messages = tool_loop(wire, 1)[:-1]
     other = [messages[0], {"role": "user", "content": "Wait, in Rust."}]
     with opened(wire) as conversation:
@@ -105,7 +109,8 @@ OBJECTS: dict[WireName, tuple[Messages, Any]] = {
 
 
 @each_wire
-def test_mi_04_an_object_of_an_sdk_that_is_changed_in_place_is_the_owners_edit(wire: WireName) -> None:
+@pytest.mark.states("MI-04")
+def test_an_object_of_an_sdk_that_is_changed_in_place_is_the_owners_edit(wire: WireName) -> None:
     objects, found = OBJECTS[wire]
     messages = [*tool_loop(wire, 2), *deepcopy(objects)]
     field = "content" if wire == "chat" else "text"
@@ -120,7 +125,8 @@ def test_mi_04_an_object_of_an_sdk_that_is_changed_in_place_is_the_owners_edit(w
         assert [text_of(item.content) for item in conversation.session.log.view.items][-2:] == ["Part 1 is gone.", "Go on."]
 
 
-def test_mi_04_a_result_that_the_owner_cleared_is_its_mask_in_the_audit() -> None:
+@pytest.mark.states("MI-04")
+def test_a_result_that_the_owner_cleared_is_its_mask_in_the_audit() -> None:
     messages = tool_loop("anthropic", 4)
     with opened("anthropic") as conversation:
         conversation.prepare(messages)
@@ -132,7 +138,8 @@ def test_mi_04_a_result_that_the_owner_cleared_is_its_mask_in_the_audit() -> Non
 
 
 @each_wire
-def test_mi_04_results_that_the_owner_cleared_while_its_list_grew_are_its_masks_and_only_what_is_new_is_appended(wire: WireName) -> None:
+@pytest.mark.states("MI-04")
+def test_results_that_the_owner_cleared_while_its_list_grew_are_its_masks_and_only_what_is_new_is_appended(wire: WireName) -> None:
     messages = tool_loop(wire, 4)
     results = [place for place, message in enumerate(messages) if source_of(1) in json.dumps(message).replace("\\n", "\n")]
     with opened(wire) as conversation:
@@ -151,7 +158,8 @@ def test_mi_04_results_that_the_owner_cleared_while_its_list_grew_are_its_masks_
         assert [edit.by for edit in conversation.audit()] == ["owner"]
 
 
-def test_mi_04_a_result_that_the_owner_clears_where_it_was_folded_leaves_the_fold_as_it_is() -> None:
+@pytest.mark.states("MI-04")
+def test_a_result_that_the_owner_clears_where_it_was_folded_leaves_the_fold_as_it_is() -> None:
     conversation, messages = folded("anthropic")
     before = json.dumps(conversation.prepare(messages))
     messages[2]["content"][0]["content"] = "[cleared]"
@@ -160,7 +168,8 @@ def test_mi_04_a_result_that_the_owner_clears_where_it_was_folded_leaves_the_fol
 
 
 @each_wire
-def test_mi_04_an_own_fold_is_undone_where_the_owner_changes_what_it_folded(wire: WireName) -> None:
+@pytest.mark.states("MI-04")
+def test_an_own_fold_is_undone_where_the_owner_changes_what_it_folded(wire: WireName) -> None:
     conversation, _ = folded(wire)
     shorter = [{"role": "user", "content": "All parts were read."}]
     assert conversation.prepare(shorter) is shorter
@@ -168,7 +177,8 @@ def test_mi_04_an_own_fold_is_undone_where_the_owner_changes_what_it_folded(wire
 
 
 @each_wire
-def test_mi_04_an_own_fold_stays_where_the_owner_changes_what_came_after_it(wire: WireName) -> None:
+@pytest.mark.states("MI-04")
+def test_an_own_fold_stays_where_the_owner_changes_what_came_after_it(wire: WireName) -> None:
     conversation, messages = folded(wire)
     first, last = conversation.prepare(messages), tool_round(wire, 15, 5)
     said = {"role": "user", "content": "Part 14 was read."}

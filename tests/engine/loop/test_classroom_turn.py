@@ -87,14 +87,16 @@ def kinds(items: tuple[Item, ...]) -> list[str]:
     return [item.kind for item in items if item.kind in ("call", "result", "reminder")]
 
 
-def test_cl_23_after_three_rounds_without_todo_the_reminder_stands_before_the_results_and_again_on_the_fourth(tmp_path: Path) -> None:
+@pytest.mark.states("CL-23")
+def test_after_three_rounds_without_todo_the_reminder_stands_before_the_results_and_again_on_the_fourth(tmp_path: Path) -> None:
     room = Classroom(tmp_path)
     provider = room.ask("go", glob("a"), glob("b"), glob("c"), glob("d"), "done")
     assert kinds(room.items) == [*["call", "result"] * 2, *["call", "reminder", "result"] * 2]
     assert [request.body.decode().count(REMINDER) for request in provider.requests] == [0, 0, 0, 1, 2]
 
 
-def test_cl_24_a_round_that_calls_todo_resets_the_counter_also_if_the_call_fails(tmp_path: Path) -> None:
+@pytest.mark.states("CL-24")
+def test_a_round_that_calls_todo_resets_the_counter_also_if_the_call_fails(tmp_path: Path) -> None:
     bad = json.dumps({"items": [{"id": name, "text": name, "status": "in_progress"} for name in "ab"]})
     for given in (TODO, bad):
         room = Classroom(tmp_path)
@@ -103,7 +105,8 @@ def test_cl_24_a_round_that_calls_todo_resets_the_counter_also_if_the_call_fails
     assert room.results()[2] == ("todo", "! Only one task can be in_progress")
 
 
-def test_cl_25_the_counter_survives_a_resume(tmp_path: Path) -> None:
+@pytest.mark.states("CL-25")
+def test_the_counter_survives_a_resume(tmp_path: Path) -> None:
     room = Classroom(tmp_path)
     room.ask("go", glob("a"), "one")
     provider = room.ask("on", glob("b"), "two")
@@ -114,7 +117,8 @@ def compacted(agent: Agent) -> Awaitable[None]:
     return agent.compact()
 
 
-def test_cl_26_the_todo_list_is_the_same_before_and_after_a_fold_and_after_a_resume(tmp_path: Path) -> None:
+@pytest.mark.states("CL-26")
+def test_the_todo_list_is_the_same_before_and_after_a_fold_and_after_a_resume(tmp_path: Path) -> None:
     room = Classroom(tmp_path)
     room.ask("go", calls(("t", "todo", TODO)), "done")
     expected = (TodoItem("1", "read", "in_progress"), TodoItem("2", "write", "pending"))
@@ -126,7 +130,8 @@ def test_cl_26_the_todo_list_is_the_same_before_and_after_a_fold_and_after_a_res
     assert todo_list(room.events) == expected
 
 
-def test_cl_40_the_task_graph_answers_its_three_questions_after_two_compactions_as_before(tmp_path: Path) -> None:
+@pytest.mark.states("CL-40")
+def test_the_task_graph_answers_its_three_questions_after_two_compactions_as_before(tmp_path: Path) -> None:
     room = Classroom(tmp_path)
     create = [calls((f"c{number}", "task_create", json.dumps({"subject": f"part {number}"}))) for number in (1, 2, 3)]
     edges = calls(("e", "task_update", '{"id":3,"add_blocked_by":[1,2]}'))
@@ -158,7 +163,8 @@ WORK = "<business_state>work — handling the request</business_state>"
 
 
 @pytest.mark.parametrize("profile", ["classroom", "palimpsest"])
-def test_cl_41_the_state_is_stated_at_the_start_and_when_it_changes_and_not_otherwise_and_stands_after_a_fold(
+@pytest.mark.states("CL-41")
+def test_the_state_is_stated_at_the_start_and_when_it_changes_and_not_otherwise_and_stands_after_a_fold(
     tmp_path: Path, profile: str
 ) -> None:
     room = Classroom(tmp_path, CodingSettings(sandbox="off", tools=(), states=MACHINE, model_sets_state=True), profile)
@@ -176,7 +182,8 @@ def test_cl_41_the_state_is_stated_at_the_start_and_when_it_changes_and_not_othe
     assert CLARIFY not in after[after.index(WORK) :]
 
 
-def test_cl_42_an_unknown_state_or_a_forbidden_transition_is_an_error_and_the_stated_value_stays(tmp_path: Path) -> None:
+@pytest.mark.states("CL-42")
+def test_an_unknown_state_or_a_forbidden_transition_is_an_error_and_the_stated_value_stays(tmp_path: Path) -> None:
     room = Classroom(tmp_path, CodingSettings(sandbox="off", tools=(), states=MACHINE, model_sets_state=True))
     bad = [calls((f"s{state}", "set_state", json.dumps({"state": state}))) for state in ("done", "paid")]
     room.ask("go", *bad, "done")
@@ -188,7 +195,8 @@ def test_cl_42_an_unknown_state_or_a_forbidden_transition_is_an_error_and_the_st
     assert [event for event in room.events if isinstance(event.body, TaskChanged)] == []
 
 
-def test_cl_43_without_the_tool_only_the_developers_code_changes_the_state(tmp_path: Path) -> None:
+@pytest.mark.states("CL-43")
+def test_without_the_tool_only_the_developers_code_changes_the_state(tmp_path: Path) -> None:
     room = Classroom(tmp_path, CodingSettings(sandbox="off", tools=(), states=MACHINE))
     provider = room.ask("go", calls(("s", "set_state", '{"state":"work"}')), "<business_state>work</business_state>")
     assert "set_state" not in provider.requests[0].body.decode()

@@ -72,7 +72,8 @@ def names(events: list[Event]) -> list[str]:
 
 
 @pytest.mark.parametrize("profile", ["codex", "codex-0.166"])
-def test_cx_01_a_turn_runs_compaction_check_context_message_skill_bodies_snapshot_then_calls(project: Project, profile: str) -> None:
+@pytest.mark.states("CX-01")
+def test_a_turn_runs_compaction_check_context_message_skill_bodies_snapshot_then_calls(project: Project, profile: str) -> None:
     _, second = turns(project, profile, Scripted(FULL, SUMMARY, "deployed"), "write the parser", "now $deploy it")
     context = "permissions,mode,skills,instructions,environment" if profile == "codex" else "instructions+"
     assert names(second) == [
@@ -101,7 +102,8 @@ def client_metadata(session: str, *, turn: int, epoch: int, kind: str) -> dict[s
     return {**ids, "x-codex-window-id": f"{session}:{epoch}", "x-codex-turn-metadata": described}
 
 
-def test_cx_69_every_request_names_its_turn_its_window_and_its_kind(project: Project) -> None:
+@pytest.mark.states("CX-69")
+def test_every_request_names_its_turn_its_window_and_its_kind(project: Project) -> None:
     provider = Scripted(FULL, SUMMARY, "deployed")
     first, second = turns(project, "codex-0.166", provider, "write the parser", "now $deploy it")
     [session] = [stat.session for stat in project.home.store.stats()]
@@ -117,9 +119,8 @@ def test_cx_69_every_request_names_its_turn_its_window_and_its_kind(project: Pro
 
 @pytest.mark.parametrize("profile", ["codex", "codex-0.166"])
 @pytest.mark.parametrize("model", [card("gpt-5.5"), SMALL])
-def test_cx_69_the_request_has_exactly_its_keys_and_the_id_of_the_session_as_cache_key(
-    project: Project, profile: str, model: ModelCard
-) -> None:
+@pytest.mark.states("CX-69")
+def test_the_request_has_exactly_its_keys_and_the_id_of_the_session_as_cache_key(project: Project, profile: str, model: ModelCard) -> None:
     provider = Scripted("done")
     turns(project, profile, provider, "hello", model=model)
     body = json.loads(provider.requests[0].body)

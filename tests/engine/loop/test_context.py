@@ -107,7 +107,8 @@ def test_after_a_fold_the_values_of_now_are_stated_and_not_those_of_before(name:
     assert ("be kind" in shown or "my own" in shown) == (name == "codex-0.166")
 
 
-def test_pa_21_after_a_fold_head_instructions_mode_tasks_and_skills_are_those_of_now() -> None:
+@pytest.mark.states("PA-21")
+def test_after_a_fold_head_instructions_mode_tasks_and_skills_are_those_of_now() -> None:
     session = worked("palimpsest")
     changed = WORLD.with_state(personality="pragmatic", mode="execute", tasks=("[>] 2 write the lexer",), model="gpt-5.2")
     state(session, changed)

@@ -81,7 +81,8 @@ def texts(body: bytes) -> list[str]:
 
 # The documented variant states changed instructions with the next full context only.
 @pytest.mark.parametrize(("profile", "expected"), [("codex", []), ("codex-0.166", [["instructions"]])])
-def test_cx_10_a_turn_without_changes_states_nothing_and_changed_instructions_state_only_themselves(
+@pytest.mark.states("CX-10")
+def test_a_turn_without_changes_states_nothing_and_changed_instructions_state_only_themselves(
     tmp_path: Path, profile: str, expected: list[list[str]]
 ) -> None:
     sessions = Sessions(tmp_path, profile)
@@ -94,7 +95,8 @@ def test_cx_10_a_turn_without_changes_states_nothing_and_changed_instructions_st
 
 
 @pytest.mark.parametrize("profile", ["codex", "claude-code", "claude-code-2.1.325", "palimpsest"])
-def test_cx_12_what_a_fold_removed_is_stated_again_on_the_next_turn(tmp_path: Path, profile: str) -> None:
+@pytest.mark.states("CX-12")
+def test_what_a_fold_removed_is_stated_again_on_the_next_turn(tmp_path: Path, profile: str) -> None:
     sessions = Sessions(tmp_path, profile)
     for number in range(4):
         read = calls((f"r{number}", "read", json.dumps({"path": "big.txt", "offset": number + 1})))
@@ -106,7 +108,8 @@ def test_cx_12_what_a_fold_removed_is_stated_again_on_the_next_turn(tmp_path: Pa
     assert any(isinstance(edit, Fold) for edit in edits)
 
 
-def test_cx_16_a_mentioned_skill_follows_the_message_and_a_variable_or_an_unknown_name_states_nothing(tmp_path: Path) -> None:
+@pytest.mark.states("CX-16")
+def test_a_mentioned_skill_follows_the_message_and_a_variable_or_an_unknown_name_states_nothing(tmp_path: Path) -> None:
     sessions = Sessions(tmp_path, "codex")
     provider = sessions.ask("$deploy it to $PATH, $nobody", "ok")
     *_, said, body = texts(provider.requests[0].body)
@@ -117,7 +120,8 @@ def test_cx_16_a_mentioned_skill_follows_the_message_and_a_variable_or_an_unknow
 
 
 @pytest.mark.parametrize("profile", ["claude-code", "claude-code-2.1.325"])
-def test_cc_62_the_first_request_carries_instructions_and_date_before_the_prompt(tmp_path: Path, profile: str) -> None:
+@pytest.mark.states("CC-62")
+def test_the_first_request_carries_instructions_and_date_before_the_prompt(tmp_path: Path, profile: str) -> None:
     sessions = Sessions(tmp_path, profile)
     provider = sessions.ask("write the parser", "ok")
     whole = texts(provider.requests[0].body)
@@ -127,7 +131,8 @@ def test_cc_62_the_first_request_carries_instructions_and_date_before_the_prompt
     assert instructions <= date < len(whole) - 1
 
 
-def test_cc_63_statements_are_byte_equal_in_all_later_requests_and_after_a_resume(tmp_path: Path) -> None:
+@pytest.mark.states("CC-63")
+def test_statements_are_byte_equal_in_all_later_requests_and_after_a_resume(tmp_path: Path) -> None:
     sessions = Sessions(tmp_path, "claude-code-2.1.325")
     first = sessions.ask("one", calls(("r", "read", '{"path":"sub/b.py"}')), "1")
     second = sessions.ask("two", "2")
@@ -139,7 +144,8 @@ def test_cc_63_statements_are_byte_equal_in_all_later_requests_and_after_a_resum
 
 
 @pytest.mark.parametrize("profile", ["opencode", "opencode-1.18"])
-def test_oc_36_nested_instructions_are_attached_to_the_first_read_of_their_folder_only(tmp_path: Path, profile: str) -> None:
+@pytest.mark.states("OC-36")
+def test_nested_instructions_are_attached_to_the_first_read_of_their_folder_only(tmp_path: Path, profile: str) -> None:
     sessions = Sessions(tmp_path, profile)
     reads = [calls((name, "read", json.dumps({"path": f"sub/{name}.py"}))) for name in ("a", "b")]
     sessions.ask("read", *reads, calls(("c", "read", '{"path":"CLAUDE.md"}')), "done")

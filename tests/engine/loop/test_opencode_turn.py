@@ -54,7 +54,8 @@ def steered(name: str) -> tuple[Loop, list[list[str]]]:
     return loop, seen
 
 
-def test_oc_38_a_message_sent_during_a_turn_is_framed_until_a_newer_reply_has_finished() -> None:
+@pytest.mark.states("OC-38")
+def test_a_message_sent_during_a_turn_is_framed_until_a_newer_reply_has_finished() -> None:
     loop, seen = steered("opencode")
     assert seen == [
         ["a?"],
@@ -68,7 +69,8 @@ def test_oc_38_a_message_sent_during_a_turn_is_framed_until_a_newer_reply_has_fi
     assert edits == [(Mask((item,), FRAMED),), (Unmask((item,)),)]
 
 
-def test_oc_38_the_first_call_of_a_turn_frames_nothing() -> None:
+@pytest.mark.states("OC-38")
+def test_the_first_call_of_a_turn_frames_nothing() -> None:
     stalled = StalledReply("an answer that is cut off", after=0)
     loop = loop_of(calls(("c1", "work", "1")), stalled, "done", tools=(tool("work", lambda _: queue()),), profile=profile("opencode"))
 
@@ -91,7 +93,8 @@ def test_oc_38_the_first_call_of_a_turn_frames_nothing() -> None:
     assert visible(loop.session)[-3:] == ["and b?", "go on", "done"]
 
 
-def test_oc_38_the_measured_variant_never_frames() -> None:
+@pytest.mark.states("OC-38")
+def test_the_measured_variant_never_frames() -> None:
     _, seen = steered("opencode-1.18")
     assert seen == [
         ["a?"],
@@ -101,7 +104,8 @@ def test_oc_38_the_measured_variant_never_frames() -> None:
 
 
 @pytest.mark.parametrize("name", ["opencode", "opencode-1.18"])
-def test_oc_37_every_call_under_plan_shows_the_reminder_with_the_last_message_and_none_after_it(name: str) -> None:
+@pytest.mark.states("OC-37")
+def test_every_call_under_plan_shows_the_reminder_with_the_last_message_and_none_after_it(name: str) -> None:
     provider = Scripted(calls(("c1", "work", "1")), "a plan", "built")
 
     async def work() -> None:
@@ -130,9 +134,8 @@ def texts_of(body: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["opencode", "opencode-1.18", "classroom"])
-def test_oc_48_cl_44_a_skill_body_comes_by_the_tool_only_and_is_never_masked(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.states("OC-48", "CL-44")
+def test_a_skill_body_comes_by_the_tool_only_and_is_never_masked(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     root = tmp_path / "project"
     skill = root / ".claude/skills/deploy/SKILL.md"

@@ -166,7 +166,8 @@ def test_an_approver_that_breaks_leaves_a_refusal_and_ends_the_turn() -> None:
     assert refusals == [ToolRefused("a", "echo", "failed", "the turn ended before there was an answer")]
 
 
-def test_oc_49_three_equal_consecutive_calls_raise_a_question_before_the_third_runs() -> None:
+@pytest.mark.states("OC-49")
+def test_three_equal_consecutive_calls_raise_a_question_before_the_third_runs() -> None:
     ran: list[str] = []
 
     async def run(args: str) -> str:

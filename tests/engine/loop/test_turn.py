@@ -47,7 +47,8 @@ def test_a_turn_goes_from_queued_input_to_a_reply_that_asks_for_no_tool() -> Non
     assert loop.session.log.inbox == ()
 
 
-def test_cx_02_a_turn_ends_when_a_reply_asks_for_no_tool_and_no_input_is_queued() -> None:
+@pytest.mark.states("CX-02")
+def test_a_turn_ends_when_a_reply_asks_for_no_tool_and_no_input_is_queued() -> None:
     loop = loop_of(lambda _: queue_and_answer(), "about b: done")
 
     def queue_and_answer() -> str:
@@ -157,7 +158,8 @@ def test_an_interrupt_keeps_the_partial_reply_and_ends_the_turn() -> None:
     assert shown(loop.session)[-1] == ("assistant", "a long answer th")
 
 
-def test_cx_03_an_interrupt_leaves_a_notice_and_every_open_call_answered() -> None:
+@pytest.mark.states("CX-03")
+def test_an_interrupt_leaves_a_notice_and_every_open_call_answered() -> None:
     profile = Profile("test", (), lambda card: Budget(card.window), interrupted_result="aborted", interrupted_notice="<turn_aborted>")
     loop, cancelled = interrupted_in_tool(profile)
     assert cancelled == ["cancelled"]

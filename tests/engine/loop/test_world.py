@@ -227,7 +227,8 @@ def served() -> Iterator[tuple[str, list[tuple[str, str]]]]:
             thread.join()
 
 
-def test_oc_35_a_page_is_fetched_once_within_its_limit_and_failures_add_nothing(tmp_path: Path) -> None:
+@pytest.mark.states("OC-35")
+def test_a_page_is_fetched_once_within_its_limit_and_failures_add_nothing(tmp_path: Path) -> None:
     with served() as (address, asked):
         here = world(tmp_path, private_pages=True)
         host = address.removeprefix("http://")
@@ -241,7 +242,8 @@ def test_oc_35_a_page_is_fetched_once_within_its_limit_and_failures_add_nothing(
         assert here.observing(here.state).unfetched == {f"{address}/missing": "the server answered 404"}
 
 
-def test_oc_35_a_dead_page_costs_at_most_its_time(tmp_path: Path) -> None:
+@pytest.mark.states("OC-35")
+def test_a_dead_page_costs_at_most_its_time(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         here = world(tmp_path, private_pages=True, fetch_seconds=0.2)
 

@@ -51,7 +51,8 @@ def test_a_damaged_log_of_notes_is_set_aside_by_the_next_change_and_its_notes_ke
     assert isinstance(book.history()[-1].body, NoteForgotten)
 
 
-def test_me_13_a_note_in_quarantine_that_no_log_knows_expires_as_well(tmp_path: Path) -> None:
+@pytest.mark.states("ME-13")
+def test_a_note_in_quarantine_that_no_log_knows_expires_as_well(tmp_path: Path) -> None:
     clock = FixedClock(1_780_000_000_000)
     book = Notebook(NoteFolder(tmp_path, "user", clock), clock)
     book.apply(AcceptedChange((replace(SEEN, trust="quarantined"),), reason="added"), "extract")

@@ -76,7 +76,8 @@ def places(tmp_path: Path) -> PipelinePlaces:
     return places
 
 
-def test_me_09_after_forget_no_byte_is_left_in_other_scopes_their_histories_and_the_database_of_jobs(
+@pytest.mark.states("ME-09")
+def test_after_forget_no_byte_is_left_in_other_scopes_their_histories_and_the_database_of_jobs(
     places: PipelinePlaces, tmp_path: Path
 ) -> None:
     scope = places.scope_of(CWD)
@@ -94,9 +95,8 @@ def test_me_09_after_forget_no_byte_is_left_in_other_scopes_their_histories_and_
     assert log.stdout == "a note was forgotten\n"
 
 
-def test_me_11_the_session_is_read_again_without_what_was_forgotten_and_does_not_bring_it_back(
-    places: PipelinePlaces, tmp_path: Path
-) -> None:
+@pytest.mark.states("ME-11")
+def test_the_session_is_read_again_without_what_was_forgotten_and_does_not_bring_it_back(places: PipelinePlaces, tmp_path: Path) -> None:
     places.notebook("user").forget(NAME)
     later = places_in(tmp_path, now=START + 2 * DAY)
     again = read_one(later, "s1", model_use(later), Replies(json.dumps(replies_without_quotation())))
@@ -115,7 +115,8 @@ SUMMARY = (
 )
 
 
-def test_me_10_what_is_forgotten_while_a_model_writes_the_summary_is_not_in_it(places: PipelinePlaces, tmp_path: Path) -> None:
+@pytest.mark.states("ME-10")
+def test_what_is_forgotten_while_a_model_writes_the_summary_is_not_in_it(places: PipelinePlaces, tmp_path: Path) -> None:
     user = places.notebook("user")
     # A change, so that there is something to summarise.
     user.apply(AcceptedChange((TEA,), reason="added"), "extract")
@@ -131,7 +132,8 @@ def test_me_10_what_is_forgotten_while_a_model_writes_the_summary_is_not_in_it(p
     assert "drinks green tea" in user.summary()
 
 
-def test_me_10_what_is_forgotten_while_a_session_is_summarised_goes_with_the_next_run(places: PipelinePlaces, tmp_path: Path) -> None:
+@pytest.mark.states("ME-10")
+def test_what_is_forgotten_while_a_session_is_summarised_goes_with_the_next_run(places: PipelinePlaces, tmp_path: Path) -> None:
     places.notebook("user").forget(NAME)
     again = replace(TEA, name="user_tea_2", evidence=("s1:2",), about="likes the parser", body="Likes the parser of Samarkand.\n")
     places.notebook("user").apply(AcceptedChange((again,), reason="added"), "extract")

@@ -64,7 +64,8 @@ def traces(folder: Path, *texts: bytes) -> list[str]:
     return found
 
 
-def test_me_09_after_forget_no_byte_of_the_text_is_left_in_any_file(book: Notebook, tmp_path: Path) -> None:
+@pytest.mark.states("ME-09")
+def test_after_forget_no_byte_of_the_text_is_left_in_any_file(book: Notebook, tmp_path: Path) -> None:
     folder = tmp_path / "memory"
     saved(book, CITY, TEA)
     moved = replace(CITY, rev=2, body="The user lives in Xanadu, Kubla street 9.\n", supersedes=("user_lives_in_xanadu@1",))
@@ -114,7 +115,8 @@ def test_what_stays_is_a_tombstone_and_a_log_without_the_name(book: Notebook, tm
     assert book.pick_up_edits() == ()
 
 
-def test_me_09_what_says_the_same_is_forgotten_too(book: Notebook, tmp_path: Path) -> None:
+@pytest.mark.states("ME-09")
+def test_what_says_the_same_is_forgotten_too(book: Notebook, tmp_path: Path) -> None:
     same = replace(CITY, name="user_home", backstory="said again", evidence=("s2:2",))
     old = replace(CITY, name="user_was", about="lived in Xanadu", body="Lived in Xanadu before.\n", evidence=("s0:1",))
     saved(book, CITY, same, old, TEA)
@@ -134,7 +136,8 @@ def test_links_to_a_forgotten_note_are_removed_from_the_others(book: Notebook, t
     assert book.pick_up_edits() == ()
 
 
-def test_me_11_a_forgotten_fact_is_not_learned_again_from_its_events_and_a_newer_statement_is(book: Notebook) -> None:
+@pytest.mark.states("ME-11")
+def test_a_forgotten_fact_is_not_learned_again_from_its_events_and_a_newer_statement_is(book: Notebook) -> None:
     saved(book, CITY)
     book.forget("user_lives_in_xanadu")
     said = QuotableEvent("s1:1", "user", "I live in Xanadu", "2026-05-01T10:00:00Z")
@@ -163,9 +166,8 @@ def test_a_retracted_note_is_not_learned_again_from_its_events_unless_it_is_undo
     assert isinstance(judge_change(add, (said,), book.memory("extract")), AcceptedChange)
 
 
-def test_me_12_a_rule_with_two_supports_is_retracted_with_one_of_them_and_one_with_three_stays_rewritten(
-    book: Notebook, tmp_path: Path
-) -> None:
+@pytest.mark.states("ME-12")
+def test_a_rule_with_two_supports_is_retracted_with_one_of_them_and_one_with_three_stays_rewritten(book: Notebook, tmp_path: Path) -> None:
     texts = {"user_a": "Asked for tea in Xanadu", "user_b": "Asked for tea in Ulm", "user_c": "Asked for tea in Rome"}
     facts = [replace(TEA, name=name, about=text, body=f"{text}.\n", evidence=(f"s:{name}",)) for name, text in texts.items()]
     facts = [replace(note, evidence=(f"s:{place}",)) for place, note in enumerate(facts)]
@@ -189,7 +191,8 @@ def test_me_12_a_rule_with_two_supports_is_retracted_with_one_of_them_and_one_wi
     assert traces(tmp_path / "memory", b"xanadu") == []
 
 
-def test_me_12_a_rule_that_says_nothing_without_what_was_forgotten_leaves(book: Notebook, tmp_path: Path) -> None:
+@pytest.mark.states("ME-12")
+def test_a_rule_that_says_nothing_without_what_was_forgotten_leaves(book: Notebook, tmp_path: Path) -> None:
     facts = [replace(TEA, name=f"user_{city}", about=f"was in {city}", body=f"Was in {city}.\n") for city in ("xanadu", "ulm", "rome")]
     rule = replace(
         TEA, name="user_rule", level="rule", about="travels", body="Xanadu first.\n", stands_for=tuple(each.name for each in facts)

@@ -113,7 +113,8 @@ def start(tmp_path: Path) -> Path:
     return tmp_path / "start"
 
 
-def test_me_52_a_crash_at_any_step_of_a_correction_leaves_the_old_or_the_new_note(start: Path) -> None:
+@pytest.mark.states("ME-52")
+def test_a_crash_at_any_step_of_a_correction_leaves_the_old_or_the_new_note(start: Path) -> None:
     change = AcceptedChange((NEW,), (replace(OLD, status="superseded", superseded_by="user_city_2@1"),), "corrected")
     folders = killed(start, "apply", change)
     assert len(folders) > 8
@@ -131,7 +132,8 @@ def test_me_52_a_crash_at_any_step_of_a_correction_leaves_the_old_or_the_new_not
     assert [names for place, names in enumerate(seen) if names != seen[place - 1]] == [["user_city"], ["user_city_2"]]
 
 
-def test_me_52_a_crash_at_any_step_of_an_undo_leaves_one_of_the_two_notes(start: Path) -> None:
+@pytest.mark.states("ME-52")
+def test_a_crash_at_any_step_of_an_undo_leaves_one_of_the_two_notes(start: Path) -> None:
     change = AcceptedChange((NEW,), (replace(OLD, status="superseded", superseded_by="user_city_2@1"),), "corrected")
     notebook(start).apply(change, "extract")
     for folder in killed(start, "undo"):
@@ -139,7 +141,8 @@ def test_me_52_a_crash_at_any_step_of_an_undo_leaves_one_of_the_two_notes(start:
         assert names in ({"user_city"}, {"user_city_2"})
 
 
-def test_me_52_a_crash_at_any_step_of_a_promotion_leaves_the_note_in_one_place(start: Path) -> None:
+@pytest.mark.states("ME-52")
+def test_a_crash_at_any_step_of_a_promotion_leaves_the_note_in_one_place(start: Path) -> None:
     for folder in killed(start, "promote"):
         notes = in_agreement(folder).notes()
         assert ("project_page" in notes.active) + ("project_page" in notes.quarantine) == 1
@@ -153,7 +156,8 @@ def test_me_52_a_crash_at_any_step_of_a_promotion_leaves_the_note_in_one_place(s
         pytest.param(os.environ["PATH"], 1, id="with git", marks=pytest.mark.long),
     ],
 )
-def test_me_09_me_52_a_crash_at_any_step_of_forgetting_is_completed_by_the_next_change(start: Path, path: str, every: int) -> None:
+@pytest.mark.states("ME-09", "ME-52")
+def test_a_crash_at_any_step_of_forgetting_is_completed_by_the_next_change(start: Path, path: str, every: int) -> None:
     (start / "SUMMARY.md").write_text("v1\nLives in Xanadu.\nDrinks tea.\n")
     folders = killed(start, "forget", path=path, every=every)
     assert len(folders) > 20 / every

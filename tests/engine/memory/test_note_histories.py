@@ -125,7 +125,8 @@ class Histories:
 
 
 @pytest.mark.parametrize("seed", [pytest.param(seed, marks=[pytest.mark.long] if seed >= AT_ONCE else []) for seed in range(NOTEBOOKS)])
-def test_me_05_me_07_a_fact_corrected_twice_has_its_last_value_and_a_forgotten_one_never_comes_back(tmp_path: Path, seed: int) -> None:
+@pytest.mark.states("ME-05", "ME-07")
+def test_a_fact_corrected_twice_has_its_last_value_and_a_forgotten_one_never_comes_back(tmp_path: Path, seed: int) -> None:
     facts = Histories(tmp_path / "memory", seed)
     for turn in range(3):
         facts.state(turn)

@@ -49,7 +49,8 @@ def saved(book: Notebook, *notes: Note) -> None:
     book.apply(AcceptedChange(notes, reason="added"), "extract")
 
 
-def test_me_03_the_index_is_byte_equal_after_the_databases_and_itself_were_deleted(tmp_path: Path) -> None:
+@pytest.mark.states("ME-03")
+def test_the_index_is_byte_equal_after_the_databases_and_itself_were_deleted(tmp_path: Path) -> None:
     book = notebook(tmp_path)
     saved(book, PORT, replace(PORT, name="project_office", attribute="", about="office in Ulm", body="The office is in Ulm.\n"))
     place = tmp_path / "memory" / "MEMORY.md"
@@ -64,7 +65,8 @@ def test_me_03_the_index_is_byte_equal_after_the_databases_and_itself_were_delet
     assert place.read_bytes() == before
 
 
-def test_me_04_a_hand_edit_holds_against_what_was_noted_before_it_and_survives_consolidation(tmp_path: Path) -> None:
+@pytest.mark.states("ME-04")
+def test_a_hand_edit_holds_against_what_was_noted_before_it_and_survives_consolidation(tmp_path: Path) -> None:
     book = notebook(tmp_path)
     newer = replace(PORT, name="project_port_2", body="The port of the service is 7070.\n", when="2026-05-20T10:00:00Z", evidence=("s2:1",))
     saved(book, PORT, newer)
@@ -82,7 +84,8 @@ def test_me_04_a_hand_edit_holds_against_what_was_noted_before_it_and_survives_c
     assert book.pick_up_edits() == ()
 
 
-def test_me_04_a_statement_after_the_edit_corrects_it(tmp_path: Path) -> None:
+@pytest.mark.states("ME-04")
+def test_a_statement_after_the_edit_corrects_it(tmp_path: Path) -> None:
     book = notebook(tmp_path)
     saved(book, PORT)
     place = tmp_path / "memory" / "notes" / "project_port.md"
@@ -132,7 +135,8 @@ def test_a_note_with_an_impossible_time_is_a_problem_and_breaks_nothing(tmp_path
     )
 
 
-def test_me_13_a_promotion_moves_a_note_out_of_quarantine_and_records_who(tmp_path: Path) -> None:
+@pytest.mark.states("ME-13")
+def test_a_promotion_moves_a_note_out_of_quarantine_and_records_who(tmp_path: Path) -> None:
     book = notebook(tmp_path)
     saved(book, PAGE)
     assert (tmp_path / "memory" / "MEMORY.md").read_text() == ""
@@ -166,7 +170,8 @@ def test_what_no_person_promotes_expires_with_an_event(tmp_path: Path) -> None:
     assert notebook(tmp_path).pick_up_edits() == ()
 
 
-def test_cl_45_a_card_without_person_relationship_backstory_or_date_is_no_note(tmp_path: Path) -> None:
+@pytest.mark.states("CL-45")
+def test_a_card_without_person_relationship_backstory_or_date_is_no_note(tmp_path: Path) -> None:
     book = notebook(tmp_path)
     saved(book, PORT)
     for field in ("backstory", "when"):
@@ -181,7 +186,8 @@ def test_cl_45_a_card_without_person_relationship_backstory_or_date_is_no_note(t
     assert [place for place, _ in read.problems] == [f"notes/project_{each}.md" for each in ("backstory", "person", "relationship", "when")]
 
 
-def test_cl_46_two_cards_that_differ_only_in_person_are_both_kept(tmp_path: Path) -> None:
+@pytest.mark.states("CL-46")
+def test_two_cards_that_differ_only_in_person_are_both_kept(tmp_path: Path) -> None:
     book = notebook(tmp_path)
     ann = replace(
         PORT, name="project_ann", person="Ann", relationship="sister", about="birthday in May", body="Born in May.\n", attribute="birthday"
@@ -196,7 +202,8 @@ def test_cl_46_two_cards_that_differ_only_in_person_are_both_kept(tmp_path: Path
     }
 
 
-def test_cl_48_a_replaced_card_is_in_the_log_and_in_nothing_that_is_shown(tmp_path: Path) -> None:
+@pytest.mark.states("CL-48")
+def test_a_replaced_card_is_in_the_log_and_in_nothing_that_is_shown(tmp_path: Path) -> None:
     book = notebook(tmp_path)
     saved(book, PORT)
     new = replace(PORT, name="project_port_2", about="port is 9090", body="The port is 9090.\n", supersedes=("project_port@1",))
@@ -212,7 +219,8 @@ def test_cl_48_a_replaced_card_is_in_the_log_and_in_nothing_that_is_shown(tmp_pa
     assert "8080" not in (tmp_path / "memory" / "MEMORY.md").read_text()
 
 
-def test_me_17_notes_of_one_project_never_appear_in_another_and_those_of_the_user_in_both(tmp_path: Path) -> None:
+@pytest.mark.states("ME-17")
+def test_notes_of_one_project_never_appear_in_another_and_those_of_the_user_in_both(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     one, two = (memories_of(Home.at(tmp_path / "home"), tmp_path / name) for name in ("one", "two"))
@@ -229,7 +237,8 @@ letters = st.text(max_size=9_000)
 
 @settings(max_examples=40, deadline=None)
 @given(letters, letters, st.lists(st.text("abc:0", max_size=300), max_size=40))
-def test_me_16_a_draft_of_any_size_is_refused_or_kept_within_its_bounds(body: str, about: str, evidence: list[str]) -> None:
+@pytest.mark.states("ME-16")
+def test_a_draft_of_any_size_is_refused_or_kept_within_its_bounds(body: str, about: str, evidence: list[str]) -> None:
     source = QuotableEvent("s:1", "user", f"{about}\n{body}", "2026-05-01T10:00:00Z")
     draft = Draft(kind="project", about=about, body=body, backstory=about)
     quote = " ".join(about.split()[:25])
@@ -244,7 +253,8 @@ def test_me_16_a_draft_of_any_size_is_refused_or_kept_within_its_bounds(body: st
         assert estimate(encode_note(note)) <= LONGEST_BODY + LONGEST_FRONT_MATTER + 10
 
 
-def test_me_16_a_note_with_more_events_and_links_than_fit_keeps_the_newest(tmp_path: Path) -> None:
+@pytest.mark.states("ME-16")
+def test_a_note_with_more_events_and_links_than_fit_keeps_the_newest(tmp_path: Path) -> None:
     book = notebook(tmp_path)
     events = tuple(f"0198c0de-0000-7000-8000-{number:012}:{number}" for number in range(60))
     saved(book, replace(PORT, evidence=events, stands_for=tuple(f"project_other_{number}" for number in range(60))))

@@ -45,7 +45,8 @@ def test_an_added_note_is_a_file_an_event_and_a_line_of_the_index(book: Notebook
     assert (tmp_path / "memory" / "MEMORY.md").read_text() == "- [user_indent](notes/user_indent.md) 2026-05-01: prefers tabs\n"
 
 
-def test_me_04_a_hand_edit_is_recorded_once_as_by_the_user(book: Notebook, tmp_path: Path) -> None:
+@pytest.mark.states("ME-04")
+def test_a_hand_edit_is_recorded_once_as_by_the_user(book: Notebook, tmp_path: Path) -> None:
     saved(book, TABS)
     path = tmp_path / "memory" / "notes" / "user_indent.md"
     path.write_text(path.read_text().replace("about: prefers tabs", "about: prefers two tabs"))
@@ -73,7 +74,8 @@ def test_a_note_written_by_hand_in_the_short_form_is_picked_up_and_a_deleted_one
     assert [place for place, _ in read.problems] == ["notes/project_broken.md"]
 
 
-def test_me_05_me_08_a_correction_supersedes_and_undoing_it_makes_the_old_note_the_only_active_one(book: Notebook) -> None:
+@pytest.mark.states("ME-05", "ME-08")
+def test_a_correction_supersedes_and_undoing_it_makes_the_old_note_the_only_active_one(book: Notebook) -> None:
     saved(book, TABS)
     later = QuotableEvent("s2:1", "user", "no, spaces please", "2026-06-01T10:00:00Z")
     draft = Draft(kind="user", about="prefers spaces", body="The user prefers spaces.", backstory="corrected")
@@ -91,7 +93,8 @@ def test_a_crash_between_the_two_files_of_a_correction_leaves_the_new_note_alone
     assert list(book.notes().active) == ["user_spaces"]
 
 
-def test_me_11_what_was_forgotten_is_not_learned_again_from_the_same_events(book: Notebook) -> None:
+@pytest.mark.states("ME-11")
+def test_what_was_forgotten_is_not_learned_again_from_the_same_events(book: Notebook) -> None:
     saved(book, TABS)
     book.forget("user_indent")
     source = QuotableEvent("s1:1", "user", "tabs please", "2026-05-01T10:00:00Z")
@@ -101,7 +104,8 @@ def test_me_11_what_was_forgotten_is_not_learned_again_from_the_same_events(book
     )
 
 
-def test_me_13_a_note_of_untrusted_output_is_in_quarantine_and_in_no_index(book: Notebook, tmp_path: Path) -> None:
+@pytest.mark.states("ME-13")
+def test_a_note_of_untrusted_output_is_in_quarantine_and_in_no_index(book: Notebook, tmp_path: Path) -> None:
     saved(book, replace(TABS, name="project_x", kind="project", trust="quarantined"))
     assert (list(book.notes().active), list(book.notes().quarantine)) == ([], ["project_x"])
     assert (tmp_path / "memory" / "MEMORY.md").read_text() == ""

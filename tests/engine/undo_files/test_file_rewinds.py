@@ -21,7 +21,8 @@ def make(tmp_path: Path) -> Callable[..., Sessions]:
     return lambda profile="palimpsest": Sessions(tmp_path, profile)
 
 
-def test_cx_68_undo_restores_the_newest_snapshot_keeps_index_and_untracked_files_and_survives_a_fold(make: Callable[..., Sessions]) -> None:
+@pytest.mark.states("CX-68")
+def test_undo_restores_the_newest_snapshot_keeps_index_and_untracked_files_and_survives_a_fold(make: Callable[..., Sessions]) -> None:
     work = make("codex")
     work.project.git("init", "-q")
     work.project.commit("one", {"tracked.py": "1\n", "staged.py": "1\n"})
@@ -36,7 +37,8 @@ def test_cx_68_undo_restores_the_newest_snapshot_keeps_index_and_untracked_files
     assert not (work.root / "d").exists()
 
 
-def test_oc_47_revert_restores_each_file_once_and_unrevert_restores_the_state_before_it(make: Callable[..., Sessions]) -> None:
+@pytest.mark.states("OC-47")
+def test_revert_restores_each_file_once_and_unrevert_restores_the_state_before_it(make: Callable[..., Sessions]) -> None:
     work = make("opencode")
     work.project.put({"a.py": "0\n", "gone.py": "0\n"})
     before = work.files()

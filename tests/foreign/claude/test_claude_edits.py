@@ -52,7 +52,8 @@ def test_a_compaction_folds_everything_into_its_summary(tmp_path: Path) -> None:
     assert texts(log, log.tip) == ["what was before", "second"]
 
 
-def test_cc_64_a_boundary_line_has_a_null_parent_and_a_logical_parent_and_a_reader_can_give_both_the_view_and_the_whole_history() -> None:
+@pytest.mark.states("CC-64")
+def test_a_boundary_line_has_a_null_parent_and_a_logical_parent_and_a_reader_can_give_both_the_view_and_the_whole_history() -> None:
     (path,) = golden("claude/2.1.19/projects/*/c5073ae2*.jsonl")
     lines = readable(path)
     uuids = [line.get("uuid") for line in lines]
@@ -78,7 +79,8 @@ def test_cc_64_a_boundary_line_has_a_null_parent_and_a_logical_parent_and_a_read
     ]
 
 
-def test_cc_65_kept_lines_are_not_copied_the_reader_reattaches_them_after_the_anchor_and_a_fork_is_deduped_by_uuid(tmp_path: Path) -> None:
+@pytest.mark.states("CC-65")
+def test_kept_lines_are_not_copied_the_reader_reattaches_them_after_the_anchor_and_a_fork_is_deduped_by_uuid(tmp_path: Path) -> None:
     (path,) = golden(f"claude/2.1.325/projects/*/{HEADLESS}.jsonl")
     log = log_of(path)
     (first, _) = edits(log)

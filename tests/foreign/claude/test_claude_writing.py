@@ -249,7 +249,8 @@ def test_a_branch_begins_at_the_line_that_it_goes_back_to() -> None:
     assert one["parentUuid"] == first["uuid"]
 
 
-def test_cc_66_exported_custom_titles_and_tags_lie_within_the_last_16_kb_after_every_compaction() -> None:
+@pytest.mark.states("CC-66")
+def test_exported_custom_titles_and_tags_lie_within_the_last_16_kb_after_every_compaction() -> None:
     long = "words " * 4000
     log = log_with(Titled("The shop", ("work", "py")), UserSaid((Text(long),)))
     for number in range(3):

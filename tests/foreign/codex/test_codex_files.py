@@ -18,7 +18,8 @@ from palimpsest.stores.in_memory import FixedClock
 needs_corpus = pytest.mark.skipif(not PUBLIC, reason=WITHOUT)
 
 
-def test_cx_06_the_first_session_meta_is_canonical_and_bad_lines_are_counted(tmp_path: Path) -> None:
+@pytest.mark.states("CX-06")
+def test_the_first_session_meta_is_canonical_and_bad_lines_are_counted(tmp_path: Path) -> None:
     path = write(tmp_path, meta(), meta("01a1ddf6-0aea-7d31-ab7d-7f00117738b6", cwd="/other"), said("a"), said("b"))
     first, second, *rest = path.read_bytes().splitlines(keepends=True)
     bad = [b"{broken\n", b"[1]\n", b'"\xff\xfe"\n', b"\n", b"\x00\x00\n", b"[" * 5000 + b"\n"]
@@ -31,7 +32,8 @@ def test_cx_06_the_first_session_meta_is_canonical_and_bad_lines_are_counted(tmp
     assert (opened.cwd, opened.meta["id"], said_in(events)) == ("/repo", THREAD, ["a", "b"])
 
 
-def test_cx_07_numbered_lines_with_metadata_states_and_usage_records_import(tmp_path: Path) -> None:
+@pytest.mark.states("CX-07")
+def test_numbered_lines_with_metadata_states_and_usage_records_import(tmp_path: Path) -> None:
     snapshot: Line = {"type": "ghost_snapshot", "ghost_commit": {"id": "abc"}}
     path = write(
         tmp_path,

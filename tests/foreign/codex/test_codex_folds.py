@@ -143,7 +143,8 @@ def test_a_fold_of_nothing_puts_its_pieces_in_place(tmp_path: Path) -> None:
     assert shown(log.view) == [("summary", "S")]
 
 
-def test_cx_65_resume_yields_the_view_of_the_live_session(tmp_path: Path) -> None:
+@pytest.mark.states("CX-65")
+def test_resume_yields_the_view_of_the_live_session(tmp_path: Path) -> None:
     for path in GOLDEN:
         home, log = logged(path)
         live = log.view
@@ -152,7 +153,8 @@ def test_cx_65_resume_yields_the_view_of_the_live_session(tmp_path: Path) -> Non
         assert again.view == live
 
 
-def test_cx_65_a_fold_after_the_last_turn_context_forces_full_context(tmp_path: Path) -> None:
+@pytest.mark.states("CX-65")
+def test_a_fold_after_the_last_turn_context_forces_full_context(tmp_path: Path) -> None:
     opening = [meta(), context(), item(**message("developer", "<permissions instructions>x")), said(ENVIRONMENT), said("a"), answered("b")]
     _, log = logged(write(tmp_path / "one", *opening))
     assert sorted(log.view.facts) == ["environment", "permissions"]
@@ -160,14 +162,16 @@ def test_cx_65_a_fold_after_the_last_turn_context_forces_full_context(tmp_path: 
     assert log.view.facts == {}
 
 
-def test_cx_66_fork_cuts_strictly_before_the_nth_real_user_message(tmp_path: Path) -> None:
+@pytest.mark.states("CX-66")
+def test_fork_cuts_strictly_before_the_nth_real_user_message(tmp_path: Path) -> None:
     home, log = logged(write(tmp_path, meta(), context(), said(ENVIRONMENT), said("a"), answered("b"), said("c"), answered("d")))
     cuts = [each.parent for each in log.events() if isinstance(each.body, UserSaid)]
     forks = [log.fork(home.store, f"fork-{cut}", cut).view for cut in cuts]
     assert [shown(view) for view in forks] == [[("context", ENVIRONMENT)], [("context", ENVIRONMENT), ("user", "a"), ("assistant", "b")]]
 
 
-def test_cx_66_a_referenced_fork_reads_the_same_view_as_a_copied_one(tmp_path: Path) -> None:
+@pytest.mark.states("CX-66")
+def test_a_referenced_fork_reads_the_same_view_as_a_copied_one(tmp_path: Path) -> None:
     other = "01a1ddf6-1c5d-7981-8c3c-46ff52b2b4c8"
     base = [
         meta(),
@@ -217,7 +221,8 @@ def turns(*texts: str) -> list[Line]:
 
 
 @pytest.mark.parametrize(("count", "left"), [(1, ["a", "b", "new"]), (2, ["a", "new"]), (3, ["new"]), (9, ["new"])])
-def test_cx_67_rollback_of_n_turns_keeps_what_preceded_the_first_turn(tmp_path: Path, count: int, left: list[str]) -> None:
+@pytest.mark.states("CX-67")
+def test_rollback_of_n_turns_keeps_what_preceded_the_first_turn(tmp_path: Path, count: int, left: list[str]) -> None:
     rolled = event("thread_rolled_back", num_turns=count)
     home, log = logged(write(tmp_path, meta(), said(ENVIRONMENT), context(), *turns("a", "b", "c"), rolled, *turns("new")))
     expected = [("context", ENVIRONMENT), *(pair for text in left for pair in (("user", text), ("assistant", f"{text}!")))]
@@ -227,7 +232,8 @@ def test_cx_67_rollback_of_n_turns_keeps_what_preceded_the_first_turn(tmp_path: 
     assert faults(home, SESSION) == []
 
 
-def test_cx_67_rollback_works_past_a_fold(tmp_path: Path) -> None:
+@pytest.mark.states("CX-67")
+def test_rollback_works_past_a_fold(tmp_path: Path) -> None:
     folded = compacted("S", message("user", "a"), message("user", "b"), message("user", "S"))
     rolled = event("thread_rolled_back", num_turns=2)
     home, log = logged(write(tmp_path, meta(), *turns("a", "b"), folded, *turns("c"), rolled, *turns("new")))

@@ -11,7 +11,8 @@ from palimpsest.exchange.codex.lines import slug_of, stem_of
         ("01a1ddf5-2e2f-7100-9d45-93fb0cf6fa03", "synthetic-demo", "2026-11-15T06-46-35-IEVl-synthetic_demo"),
     ],
 )
-def test_cx_58_summary_file_stems_match_the_three_vectors(thread: str, slug: str, stem: str) -> None:
+@pytest.mark.states("CX-58")
+def test_summary_file_stems_match_the_three_vectors(thread: str, slug: str, stem: str) -> None:
     assert stem_of(thread, slug) == stem
 
 

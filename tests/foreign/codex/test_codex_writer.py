@@ -74,7 +74,8 @@ def test_every_line_of_a_rollout_comes_back_as_it_was(path: Path) -> None:
     assert back(home, done.session) == read(path)
 
 
-def test_cx_04_every_item_type_round_trips_and_unknown_ones_are_kept_and_not_sent(tmp_path: Path) -> None:
+@pytest.mark.states("CX-04")
+def test_every_item_type_round_trips_and_unknown_ones_are_kept_and_not_sent(tmp_path: Path) -> None:
     path = write(tmp_path, meta(), context(), *(item(**each) for each in ITEMS))
     home = Home()
     home.take(CODEX, path)

@@ -101,7 +101,8 @@ def test_a_summary_without_a_finish_is_a_reply_and_folds_nothing(tmp_path: Path)
     assert words(view_of(talk.database(tmp_path))) == [("user", "one"), MARKER, ("assistant", "half a summ"), ("user", "two")]
 
 
-def test_oc_44_masks_a_fold_and_its_tail_encode_as_the_program_would_send_them(tmp_path: Path) -> None:
+@pytest.mark.states("OC-44")
+def test_masks_a_fold_and_its_tail_encode_as_the_program_would_send_them(tmp_path: Path) -> None:
     talk = begun()
     talk.assistant("reading", call("read", "OLD", call_id="c1", time={"start": 1, "end": 2, "compacted": 1_760_000_090_000}))
     summarize(talk, "FIRST SUMMARY")
@@ -139,7 +140,8 @@ def test_oc_44_masks_a_fold_and_its_tail_encode_as_the_program_would_send_them(t
     ]
 
 
-def test_oc_44_an_older_summary_inside_the_tail_is_left_out(tmp_path: Path) -> None:
+@pytest.mark.states("OC-44")
+def test_an_older_summary_inside_the_tail_is_left_out(tmp_path: Path) -> None:
     talk = begun()
     start = talk.user("two")
     talk.assistant("answer two")
@@ -212,7 +214,8 @@ def test_a_reply_that_the_user_broke_off_is_sent_again(tmp_path: Path) -> None:
     assert words(view_of(talk.database(tmp_path))) == [("user", "one"), ("assistant", "half an ans"), ("user", "two")]
 
 
-def test_oc_46_a_session_that_went_back_has_its_tip_before_the_boundary(tmp_path: Path) -> None:
+@pytest.mark.states("OC-46")
+def test_a_session_that_went_back_has_its_tip_before_the_boundary(tmp_path: Path) -> None:
     talk = begun()
     talk.assistant("first")
     boundary = talk.user("two")
@@ -227,7 +230,8 @@ def test_oc_46_a_session_that_went_back_has_its_tip_before_the_boundary(tmp_path
         assert words(log.state_at(rewound.seq - 1).view)[2:] == [("user", "two"), ("assistant", "second")]
 
 
-def test_oc_46_going_back_to_the_very_first_message_leaves_nothing_in_view(tmp_path: Path) -> None:
+@pytest.mark.states("OC-46")
+def test_going_back_to_the_very_first_message_leaves_nothing_in_view(tmp_path: Path) -> None:
     talk = Talk()
     boundary = talk.user("one")
     talk.assistant("first")
@@ -235,7 +239,8 @@ def test_oc_46_going_back_to_the_very_first_message_leaves_nothing_in_view(tmp_p
     assert words(view_of(talk.database(tmp_path))) == []
 
 
-def test_oc_46_going_back_into_the_middle_of_a_reply_hides_its_last_parts(tmp_path: Path) -> None:
+@pytest.mark.states("OC-46")
+def test_going_back_into_the_middle_of_a_reply_hides_its_last_parts(tmp_path: Path) -> None:
     talk = begun()
     message = talk.assistant("first", call("bash", "A", call_id="a"), "second", call("bash", "B", call_id="b"))
     talk.info["revert"] = {"messageID": message, "partID": talk.part(1, 2)["id"]}
@@ -244,7 +249,8 @@ def test_oc_46_going_back_into_the_middle_of_a_reply_hides_its_last_parts(tmp_pa
     assert check_request("chat", encode(view, card("openai-compatible/fm")).body) == ()
 
 
-def test_oc_46_going_back_to_a_part_that_is_gone_keeps_its_message(tmp_path: Path) -> None:
+@pytest.mark.states("OC-46")
+def test_going_back_to_a_part_that_is_gone_keeps_its_message(tmp_path: Path) -> None:
     talk = begun()
     message = talk.assistant("first")
     talk.user("two")

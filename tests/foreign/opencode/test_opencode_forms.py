@@ -68,7 +68,8 @@ def as_export(folder: Path, session: str) -> Path:
 
 
 @pytest.mark.parametrize("session", SESSIONS)
-def test_oc_42_a_tree_of_files_and_the_database_give_equal_views(session: str, tmp_path: Path) -> None:
+@pytest.mark.states("OC-42")
+def test_a_tree_of_files_and_the_database_give_equal_views(session: str, tmp_path: Path) -> None:
     assert view_of(as_tree(tmp_path), session) == view_of(GOLDEN_DATABASE, session)
 
 
@@ -100,7 +101,8 @@ def test_three_shapes_of_one_session_give_equal_logs(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not EXPORTS, reason=WITHOUT)
 @pytest.mark.parametrize("path", EXPORTS, ids=lambda path: path.stem[-12:])
-def test_oc_42_a_public_export_gives_equal_views_as_a_database_and_as_a_tree(path: Path, tmp_path: Path) -> None:
+@pytest.mark.states("OC-42")
+def test_a_public_export_gives_equal_views_as_a_database_and_as_a_tree(path: Path, tmp_path: Path) -> None:
     export = json.loads(path.read_text())
     talk = Talk()
     talk.info = export["info"]
@@ -139,7 +141,8 @@ def test_sessions_that_moved_into_the_database_are_not_taken_from_the_old_files_
     ]
 
 
-def test_oc_43_a_session_across_the_turn_of_the_ids_keeps_its_order(tmp_path: Path) -> None:
+@pytest.mark.states("OC-43")
+def test_a_session_across_the_turn_of_the_ids_keeps_its_order(tmp_path: Path) -> None:
     # The hexadecimal part of an id began again from zero at this moment.
     turn = 26 * 2**36
     talk = Talk(start=turn - 45)
@@ -155,7 +158,8 @@ def test_oc_43_a_session_across_the_turn_of_the_ids_keeps_its_order(tmp_path: Pa
         assert words(view_of(path)) == expected
 
 
-def test_oc_43_the_ids_turned_on_14_august_2026(tmp_path: Path) -> None:
+@pytest.mark.states("OC-43")
+def test_the_ids_turned_on_14_august_2026(tmp_path: Path) -> None:
     talk = Talk(start=1_786_706_395_000 - 40)
     talk.user("before")
     talk.assistant("answer")
@@ -164,7 +168,8 @@ def test_oc_43_the_ids_turned_on_14_august_2026(tmp_path: Path) -> None:
     assert words(view_of(talk.database(tmp_path))) == [("user", "before"), ("assistant", "answer"), ("user", "after")]
 
 
-def test_oc_45_the_tables_with_accounts_cannot_be_read_and_the_database_stays_as_it_is(tmp_path: Path) -> None:
+@pytest.mark.states("OC-45")
+def test_the_tables_with_accounts_cannot_be_read_and_the_database_stays_as_it_is(tmp_path: Path) -> None:
     talk = begun("hello")
     path = talk.database(tmp_path)
     before = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -178,7 +183,8 @@ def test_oc_45_the_tables_with_accounts_cannot_be_read_and_the_database_stays_as
     assert [each.name for each in tmp_path.iterdir()] == ["opencode.db"]
 
 
-def test_oc_45_a_database_that_logs_its_writes_is_read_without_leaving_a_file_behind(tmp_path: Path) -> None:
+@pytest.mark.states("OC-45")
+def test_a_database_that_logs_its_writes_is_read_without_leaving_a_file_behind(tmp_path: Path) -> None:
     talk = begun("hello")
     path = talk.database(tmp_path)
     connection = sqlite3.connect(path)
@@ -189,7 +195,8 @@ def test_oc_45_a_database_that_logs_its_writes_is_read_without_leaving_a_file_be
     assert [each.name for each in tmp_path.iterdir()] == ["opencode.db"]
 
 
-def test_oc_45_what_a_writer_left_when_it_died_is_read_from_a_copy(tmp_path: Path) -> None:
+@pytest.mark.states("OC-45")
+def test_what_a_writer_left_when_it_died_is_read_from_a_copy(tmp_path: Path) -> None:
     talk = begun()
     path = talk.database(tmp_path)
     writer = sqlite3.connect(path, isolation_level=None)

@@ -51,14 +51,16 @@ def test_messages_become_units_of_120_words_without_their_suffix(data: Path) -> 
     assert (units[3].session, units[3].date) == ("b2", "2024-04-02")
 
 
-def test_me_41_questions_with_a_source_that_exists_are_counted_and_those_without_are_not(data: Path) -> None:
+@pytest.mark.states("ME-41")
+def test_questions_with_a_source_that_exists_are_counted_and_those_without_are_not(data: Path) -> None:
     assert read_data(data).conversations[0].questions == (
         Question(0, "Which port does the service use?", 104, ("b1:0",), ("b1:0",)),
         Question(1, "Where do I live?", 106, ("b1:0", "b2:2"), ("b1:0", "b2:2")),
     )
 
 
-def test_me_43_parts_of_a_message_are_scored_as_the_message(data: Path) -> None:
+@pytest.mark.states("ME-43")
+def test_parts_of_a_message_are_scored_as_the_message(data: Path) -> None:
     assert (message_of("b1:1.2"), message_of("b1:1"), message_of("D1:3")) == ("b1:1", "b1:1", "D1:3")
     report = eval_data(data)
 

@@ -99,7 +99,8 @@ def test_latency_is_measured_by_clock_and_processor(three: Path) -> None:
 
 
 @pytest.mark.parametrize(("p95", "worst", "ok"), [(9.9, 50.0, True), (10.0, 20.0, False), (5.0, 50.1, False)])
-def test_me_46_the_limits_are_ten_milliseconds_for_95_of_100_queries_and_fifty_for_each(p95: float, worst: float, ok: bool) -> None:
+@pytest.mark.states("ME-46")
+def test_the_limits_are_ten_milliseconds_for_95_of_100_queries_and_fifty_for_each(p95: float, worst: float, ok: bool) -> None:
     assert Latency(50_000, 400, 1.0, 1.0, p95, worst, 1.0, 1.0).ok is ok
 
 
@@ -116,14 +117,16 @@ def sessions(path: Path) -> set[str]:
 
 
 @needs_data
-def test_me_41_the_open_part_has_the_questions_that_are_scored() -> None:
+@pytest.mark.states("ME-41")
+def test_the_open_part_has_the_questions_that_are_scored() -> None:
     questions = [question for conversation in read_conversations(OPEN).conversations for question in conversation.questions]
     assert (sum(question.category != 5 for question in questions), sum(question.category == 5 for question in questions)) == (883, 272)
 
 
 @pytest.mark.long
 @needs_data
-def test_me_42_the_scorer_reproduces_the_floor_of_the_open_part(report: MemoryReport) -> None:
+@pytest.mark.states("ME-42")
+def test_the_scorer_reproduces_the_floor_of_the_open_part(report: MemoryReport) -> None:
     floor = report.rows[1]
 
     assert (report.main_questions, report.adversarial_questions) == (883, 272)
@@ -134,7 +137,8 @@ def test_me_42_the_scorer_reproduces_the_floor_of_the_open_part(report: MemoryRe
 
 @pytest.mark.long
 @needs_data
-def test_me_44_recall_without_a_model_keeps_the_gates_on_conversations_it_was_not_trained_on(report: MemoryReport) -> None:
+@pytest.mark.states("ME-44")
+def test_recall_without_a_model_keeps_the_gates_on_conversations_it_was_not_trained_on(report: MemoryReport) -> None:
     (ours,) = [row for row in report.rows if row.name == "ours, held out"]
 
     assert ours.main.ndcg_10 >= 0.62

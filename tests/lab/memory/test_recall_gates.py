@@ -34,14 +34,16 @@ def test_without_data_every_gate_says_that_it_was_not_measured_and_why() -> None
     assert next(gate for gate in found if gate.statement == "ME-45") == Gate("ME-45", "BEAM R@10", "at least", 0.6, why="data absent")
 
 
-def test_me_42_the_floor_has_to_be_reproduced_within_three_thousandths_on_data_of_that_size() -> None:
+@pytest.mark.states("ME-42")
+def test_the_floor_has_to_be_reproduced_within_three_thousandths_on_data_of_that_size() -> None:
     ours = row("ours, shipped weights", 0.7, 0.8)
     assert states(gates([report(FLOOR, ours)]), "ME-42") == ["pass", "pass"]
     assert states(gates([report(row("FTS5, without stop words", 0.475, 0.604), ours)]), "ME-42") == ["miss", "miss"]
     assert states(gates([report(FLOOR, ours, questions=10)]), "ME-42") == ["not measured", "not measured"]
 
 
-def test_me_44_conversations_that_were_trained_on_count_as_held_out_and_others_with_the_shipped_weights() -> None:
+@pytest.mark.states("ME-44")
+def test_conversations_that_were_trained_on_count_as_held_out_and_others_with_the_shipped_weights() -> None:
     seen = report(FLOOR, row("ours, shipped weights", 0.9, 0.9, "these conversations were trained on"), row("ours, held out", 0.61, 0.77))
     unseen = report(FLOOR, row("ours, shipped weights", 0.63, 0.78), row("ours, held out", 0.1, 0.1))
 
@@ -59,10 +61,12 @@ def test_beam_is_gated_with_the_shipped_weights_and_is_no_measurement_of_locomo(
 
 
 @pytest.mark.parametrize(("p95", "worst", "expected"), [(9.9, 50.0, ["pass", "pass"]), (10.0, 50.1, ["miss", "miss"])])
-def test_me_46_latency_has_two_gates(p95: float, worst: float, expected: list[str]) -> None:
+@pytest.mark.states("ME-46")
+def test_latency_has_two_gates(p95: float, worst: float, expected: list[str]) -> None:
     assert states(gates([Latency(50_000, 400, 1.0, 1.0, p95, worst, 1.0, 1.0)]), "ME-46") == expected
 
 
-def test_me_48_levels_are_gated_by_share_tokens_and_stale_values() -> None:
+@pytest.mark.states("ME-48")
+def test_levels_are_gated_by_share_tokens_and_stale_values() -> None:
     levels = LevelsReport(Path("cases").name, 6, {"1": LEVEL, "2": LEVEL, "3": LEVEL}, ())
     assert states(gates([levels]), "ME-48") == ["miss", "pass", "pass", "pass", "pass"]

@@ -60,7 +60,8 @@ def test_recalled_text_and_all_messages_are_scored_by_the_same_facts() -> None:
     assert found.tokens <= 60
 
 
-def test_me_48_a_stale_value_counts_unless_the_new_one_is_read_before_it() -> None:
+@pytest.mark.states("ME-48")
+def test_a_stale_value_counts_unless_the_new_one_is_read_before_it() -> None:
     moved = StaleValue(("lisbon",), ("porto", "oporto"))
 
     assert stale_given((moved,), "Ann lives in Porto, before in Lisbon") == ()
@@ -69,7 +70,8 @@ def test_me_48_a_stale_value_counts_unless_the_new_one_is_read_before_it() -> No
     assert stale_given((moved,), "Ann lives in Rome") == ()
 
 
-def test_me_48_a_case_passes_with_four_of_five_facts_and_no_stale_value() -> None:
+@pytest.mark.states("ME-48")
+def test_a_case_passes_with_four_of_five_facts_and_no_stale_value() -> None:
     assert CaseScore("c", 1, 5, 4, 0.8, 1.0, 900).passed
     assert not CaseScore("c", 1, 5, 3, 0.79, 1.0, 900).passed
     assert not CaseScore("c", 1, 5, 5, 1.0, 1.0, 900, stale=("lisbon",)).passed
@@ -123,7 +125,8 @@ def test_facts_can_be_given_in_a_file(tmp_path: Path) -> None:
 
 @needs_yaml
 @needs_cases
-def test_me_48_the_three_levels_reach_their_share_of_the_ceiling_within_1000_tokens_and_without_stale_values() -> None:
+@pytest.mark.states("ME-48")
+def test_the_three_levels_reach_their_share_of_the_ceiling_within_1000_tokens_and_without_stale_values() -> None:
     found = eval_levels(CASES)
 
     assert found.cases == 30

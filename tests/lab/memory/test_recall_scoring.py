@@ -5,7 +5,8 @@ import pytest
 from pal_lab.recall.evaluation import MeanScores, QuestionScore, mean_scores, score
 
 
-def test_me_43_a_worked_example_of_the_scores() -> None:
+@pytest.mark.states("ME-43")
+def test_a_worked_example_of_the_scores() -> None:
     # Evidence at the ranks 1 and 4, and one that was not found; ideal are three hits at 1, 2 and 3.
     found = score(["D1:1", "D2:1", "D2:2", "D3:7"], ["D3:7", "D1:1", "D9:9"])
 
@@ -18,12 +19,14 @@ def test_me_43_a_worked_example_of_the_scores() -> None:
     assert found.ranks == (4, 1, 0)
 
 
-def test_me_43_a_list_shorter_than_ten_has_misses_and_no_error() -> None:
+@pytest.mark.states("ME-43")
+def test_a_list_shorter_than_ten_has_misses_and_no_error() -> None:
     assert score([], ["D1:1"]) == QuestionScore(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, (0,))
     assert score(["D1:1"], ["D1:1"]) == QuestionScore(1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, (1,))
 
 
-def test_me_43_chunks_of_one_message_count_where_the_first_stands_and_repeats_are_dropped() -> None:
+@pytest.mark.states("ME-43")
+def test_chunks_of_one_message_count_where_the_first_stands_and_repeats_are_dropped() -> None:
     chunks = ["m1", "m2", "m2", "m2", "m1", "m3"]
 
     assert score(chunks, ["m3"]).ranks == (3,)

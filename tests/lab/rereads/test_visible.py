@@ -148,7 +148,8 @@ def test_what_was_fetched_without_being_added_counts_as_visible_until_the_newest
 
 @pytest.mark.parametrize("source", [NAMES, SEEN])
 @given(hidden=st.sets(st.integers(0, 3)), place=st.integers(0, 4))
-def test_pa_30_a_list_of_names_in_a_view_makes_nothing_known(source: str, hidden: set[int], place: int) -> None:
+@pytest.mark.states("PA-30")
+def test_a_list_of_names_in_a_view_makes_nothing_known(source: str, hidden: set[int], place: int) -> None:
     items = (*ITEMS, Item("4.0", "assistant", Text("lift_ledger is in orders/merge_window.py", "assistant")))
     view = tuple(replace(item, mask=Cover("")) if number in hidden else item for number, item in enumerate(items))
     everything = Item("9.0.0", "summary", Text("orders/merge_window.py, lift_ledger, drop_basket\ndef lift_ledger(): ..."), source)

@@ -44,7 +44,8 @@ def limit(row: GatewayRow) -> float:
 # Without a limit for the price of a clear, and with misses counted after pauses, these are the bills that become higher.
 @example("thrifty", "claude-sonnet-4-5", "1h", [3_601, 40_000, 250, 301, 900, 1, 301, 1, 1, 1])
 @example("lossless", "gpt-5.5", "5m", [1, 1, 900, 900, 900, 1, 1])
-def test_mi_19_no_mode_makes_the_bill_higher_whatever_the_pauses_and_wherever_the_session_ends(
+@pytest.mark.states("MI-19")
+def test_no_mode_makes_the_bill_higher_whatever_the_pauses_and_wherever_the_session_ends(
     session: LoadedSession, mode: str, card: str, ttl: Literal["5m", "1h"], seconds: list[int]
 ) -> None:
     pauses = [1_000 * each for each in islice(cycle(seconds), len(session.recording.steps) - 1)]
@@ -87,7 +88,8 @@ def test_the_tables_have_the_ratios_of_the_sums_and_the_worst_session_for_each_s
 @pytest.mark.skipif(not CORPUS.exists(), reason=WITHOUT)
 @pytest.mark.parametrize("shuffled", [None, 1], ids=["recorded pauses", "shuffled pauses"])
 @pytest.mark.parametrize(("card", "ttl"), [("claude-sonnet-4-5", "5m"), ("claude-sonnet-4-5", "1h"), ("gpt-5.5", "5m")])
-def test_mi_19_no_mode_makes_the_bill_of_a_public_session_higher(card: str, ttl: Literal["5m", "1h"], shuffled: int | None) -> None:
+@pytest.mark.states("MI-19")
+def test_no_mode_makes_the_bill_of_a_public_session_higher(card: str, ttl: Literal["5m", "1h"], shuffled: int | None) -> None:
     rows = [row for loaded in load_all([CORPUS]) for row in gateway_rows(loaded, card=card, ttl=ttl, shuffled=shuffled)]
     assert len(rows) > 100
     assert [row for row in rows if row.worst > limit(row) or row.invalid] == []

@@ -304,7 +304,8 @@ class FoldIntoNames:
         return Proposal((Fold(items[1].id, items[-5].id, (Put("summary", Text(self.names), NAMES),)),))
 
 
-def test_pa_30_a_list_of_all_names_and_lines_in_every_fold_improves_no_figure() -> None:
+@pytest.mark.states("PA-30")
+def test_a_list_of_all_names_and_lines_in_every_fold_improves_no_figure() -> None:
     recording = _reading(40)
     everything = "\n".join(
         f"/repo/src/part/file_{number}.py, symbol_{number}_here\n# part {number}, symbol_{number}_here" for number in range(40)

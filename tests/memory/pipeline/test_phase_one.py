@@ -95,7 +95,8 @@ def test_a_session_is_read_as_user_texts_replies_and_outcomes_of_tools() -> None
     ]
 
 
-def test_cx_50_the_input_drops_developer_messages_sealed_items_the_head_and_what_tools_returned() -> None:
+@pytest.mark.states("CX-50")
+def test_the_input_drops_developer_messages_sealed_items_the_head_and_what_tools_returned() -> None:
     sent: list[Ask] = []
     answered(REPLY, sent)
     (ask,) = sent
@@ -106,12 +107,14 @@ def test_cx_50_the_input_drops_developer_messages_sealed_items_the_head_and_what
 
 
 @pytest.mark.parametrize(("window", "limit"), [(123_000, 81_795), (200_000, 133_000), (0, 150_000)])
-def test_cx_50_the_input_has_at_most_seventy_percent_of_the_effective_window(window: int, limit: int) -> None:
+@pytest.mark.states("CX-50")
+def test_the_input_has_at_most_seventy_percent_of_the_effective_window(window: int, limit: int) -> None:
     assert input_limit(window) == limit
 
 
 @given(st.lists(st.integers(1, 400), max_size=40), st.integers(100, 2_000))
-def test_cx_50_the_middle_is_cut_so_that_the_rest_fits(lengths: list[int], tokens: int) -> None:
+@pytest.mark.states("CX-50")
+def test_the_middle_is_cut_so_that_the_rest_fits(lengths: list[int], tokens: int) -> None:
     sources = tuple(QuotableEvent(f"s:{place}", "user", "word " * length, "2026-05-01T00:00:00Z") for place, length in enumerate(lengths))
     beginning, end = middle_cut(sources, tokens)
     left_out = len(sources) - len(beginning) - len(end)
@@ -120,7 +123,8 @@ def test_cx_50_the_middle_is_cut_so_that_the_rest_fits(lengths: list[int], token
     assert left_out == 0 or sum(estimate(f"[s:0] user: {source.text}") for source in sources) > tokens // 2
 
 
-def test_cx_50_a_prompt_with_its_notes_stays_within_the_limit() -> None:
+@pytest.mark.states("CX-50")
+def test_a_prompt_with_its_notes_stays_within_the_limit() -> None:
     many = events(SessionOpened("s"), *(UserSaid((Text(f"message {place} " + "word " * 200),)) for place in range(200)))
     sent: list[Ask] = []
 
@@ -146,7 +150,8 @@ def test_cx_50_a_prompt_with_its_notes_stays_within_the_limit() -> None:
         [],
     ],
 )
-def test_cx_51_unknown_keys_and_wrong_values_fail_the_job(reply: object) -> None:
+@pytest.mark.states("CX-51")
+def test_unknown_keys_and_wrong_values_fail_the_job(reply: object) -> None:
     with pytest.raises(CannotFold) as caught:
         answered(reply)
     assert caught.value.kind == "malformed"
@@ -193,7 +198,8 @@ def test_a_session_in_which_the_user_said_nothing_is_not_asked_about() -> None:
     assert without_model(silent) == SessionOutput()
 
 
-def test_me_15_secrets_are_in_neither_the_request_nor_the_summary() -> None:
+@pytest.mark.states("ME-15")
+def test_secrets_are_in_neither_the_request_nor_the_summary() -> None:
     secret = "sk-abcdefghijklmnopqrstuvwxyz0123"
     leaking = events(SessionOpened("s"), UserSaid((Text(f"my key is {secret}"),)))
     reading = read_session("s", leaking)
@@ -229,14 +235,16 @@ def test_a_text_that_is_no_summary_is_none() -> None:
 
 
 @given(st.lists(st.text(alphabet="ab \n", max_size=60), max_size=60), st.integers(20, 400))
-def test_me_16_a_text_over_its_bound_is_cut_at_a_line_and_says_so(lines: list[str], tokens: int) -> None:
+@pytest.mark.states("ME-16")
+def test_a_text_over_its_bound_is_cut_at_a_line_and_says_so(lines: list[str], tokens: int) -> None:
     text = "\n".join(lines)
     cut = bounded_lines(text, tokens)
     assert estimate(cut) <= tokens
     assert cut == text or cut.endswith("lines left out)")
 
 
-def test_me_16_a_summary_has_at_most_1500_tokens() -> None:
+@pytest.mark.states("ME-16")
+def test_a_summary_has_at_most_1500_tokens() -> None:
     file = RolloutFile("s", AT, "/p", "", "model", "\n".join(f"- line {number} of many words" for number in range(2_000)))
     head, _, body = encode_rollout(file).partition("\n\n")
     assert head.startswith("thread_id: s\nupdated_at: 2026-05-28T20:26:40Z\n")

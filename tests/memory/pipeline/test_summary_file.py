@@ -111,12 +111,14 @@ def test_a_correction_stands_before_the_older_note_however_often_that_was_used()
         ("port 8000", "port 8000 " * 1_200, f"it has more than {MOST_TOKENS:,} tokens or {MOST_BYTES:,} bytes"),
     ],
 )
-def test_me_34_an_invalid_summary_is_refused_with_the_reason(old: str, new: str, wrong: str) -> None:
+@pytest.mark.states("ME-34")
+def test_an_invalid_summary_is_refused_with_the_reason(old: str, new: str, wrong: str) -> None:
     assert old in TEXT
     assert check_summary(TEXT.replace(old, new, 1), GIVEN.targets()).startswith(wrong)
 
 
-def test_cx_56_a_summary_of_ten_thousand_bytes_is_refused_and_one_byte_less_is_not() -> None:
+@pytest.mark.states("CX-56")
+def test_a_summary_of_ten_thousand_bytes_is_refused_and_one_byte_less_is_not() -> None:
     # Spaces have few tokens, so that the bound of bytes is the one that counts.
     line = "- port" + " " * (MOST_BYTES - len(TEXT.encode()) - 38) + "[project_port](notes/project_port.md)\n"
     text = TEXT + line
@@ -138,7 +140,8 @@ _about = st.text(min_size=1, max_size=150).map(lambda text: " ".join(text.split(
     ),
     st.lists(_about, max_size=150),
 )
-def test_me_16_a_generated_summary_is_valid_and_within_its_bounds(drawn: list[tuple[str, str, bool, int]], titles: list[str]) -> None:
+@pytest.mark.states("ME-16")
+def test_a_generated_summary_is_valid_and_within_its_bounds(drawn: list[tuple[str, str, bool, int]], titles: list[str]) -> None:
     notes = tuple(
         replace(TABS, name=f"{kind}_{place}", kind=kind, about=about, pinned=pinned, uses=uses)
         for place, (kind, about, pinned, uses) in enumerate(drawn)

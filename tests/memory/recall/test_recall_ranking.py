@@ -1,6 +1,8 @@
 import random
 from collections.abc import Sequence
 
+import pytest
+
 from palimpsest.memory.recall_index import RecallIndex
 from palimpsest.memory.recall_ranking import (
     FEATURES,
@@ -78,7 +80,8 @@ def test_scores_fall_and_no_more_than_wanted_are_returned() -> None:
     assert scores == sorted(scores, reverse=True)
 
 
-def test_me_40_equal_index_and_query_give_equal_ranks_and_ties_follow_unit_order() -> None:
+@pytest.mark.states("ME-40")
+def test_equal_index_and_query_give_equal_ranks_and_ties_follow_unit_order() -> None:
     chance = random.Random(4)
     words = ["red", "green", "blue", "river", "stone", "cloud"]
     units = [RecallUnit(str(number), " ".join(chance.choices(words, k=4))) for number in range(300)]

@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -59,7 +60,8 @@ def test_a_hidden_question_is_not_brought() -> None:
     assert select(index, hits(index, "2"), "name").lines == ("[2] Biscuit.",)
 
 
-def test_me_38_what_was_left_out_is_counted() -> None:
+@pytest.mark.states("ME-38")
+def test_what_was_left_out_is_counted() -> None:
     index = RecallIndex(RecallUnit(str(number), f"server {number} is called name{number}") for number in range(10))
     found = select(index, hits(index, *map(str, range(10))), "which server", most=3)
 
@@ -84,7 +86,8 @@ def test_the_first_unit_is_cut_if_it_does_not_fit() -> None:
 
 @settings(max_examples=60)
 @given(st.lists(st.text(max_size=400), min_size=1, max_size=12), st.integers(0, 400), st.sampled_from([1.0, 1.33]))
-def test_me_38_recalled_text_never_exceeds_its_budget(texts: list[str], tokens: int, factor: float) -> None:
+@pytest.mark.states("ME-38")
+def test_recalled_text_never_exceeds_its_budget(texts: list[str], tokens: int, factor: float) -> None:
     index = RecallIndex(RecallUnit(str(number), text, session="s") for number, text in enumerate(texts))
     offered = [RecallHit(unit, 1.0) for unit in index.units]
     found = select(index, offered, "anything", tokens=tokens, factor=factor)

@@ -91,7 +91,8 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("command", HOSTILE)
-def test_me_14_a_command_that_carries_an_order_becomes_no_note_however_often_it_succeeded(command: str) -> None:
+@pytest.mark.states("ME-14")
+def test_a_command_that_carries_an_order_becomes_no_note_however_often_it_succeeded(command: str) -> None:
     facts = []
     for day in range(4):
         session = PastSession(begin=BEGIN + day * DAY)
@@ -109,7 +110,8 @@ printed = st.text(alphabet=st.characters(codec="utf-8"), min_size=1, max_size=60
 
 @settings(max_examples=40)
 @given(st.lists(st.tuples(st.sampled_from(["make test", *HOSTILE]), printed), min_size=1, max_size=6), printed)
-def test_me_14_no_text_that_a_tool_printed_is_in_an_observed_note(runs: list[tuple[str, str]], path: str) -> None:
+@pytest.mark.states("ME-14")
+def test_no_text_that_a_tool_printed_is_in_an_observed_note(runs: list[tuple[str, str]], path: str) -> None:
     facts = []
     for day in range(3):
         session = PastSession(begin=BEGIN + day * DAY)
@@ -170,7 +172,8 @@ def test_a_note_that_no_session_supports_any_more_is_retracted_unless_it_was_wri
     assert observation_changes(Memory({note.name: by_hand}), ()) == ()
 
 
-def test_me_30_what_the_user_stated_or_wrote_is_not_replaced_by_a_count() -> None:
+@pytest.mark.states("ME-30")
+def test_what_the_user_stated_or_wrote_is_not_replaced_by_a_count() -> None:
     note = _by_name()["project_test_command"]
     stated = replace(note, name="project_how_to_test", trust="stated", by="extract")
     edited = replace(note, by="user")
@@ -179,7 +182,8 @@ def test_me_30_what_the_user_stated_or_wrote_is_not_replaced_by_a_count() -> Non
 
 
 @pytest.mark.parametrize("known_by", ["attribute", "events"])
-def test_me_11_what_was_forgotten_is_not_observed_again(known_by: str) -> None:
+@pytest.mark.states("ME-11")
+def test_what_was_forgotten_is_not_observed_again(known_by: str) -> None:
     note = _by_name()["project_test_command"]
     by_attribute = Tombstone("2026-05-09T00:00:00Z", "user", ("x:1",), attribute_digest(b"key", note.person, note.attribute))
     by_events = Tombstone("2026-05-09T00:00:00Z", "user", note.evidence)

@@ -111,7 +111,8 @@ def test_a_pasted_file_gives_a_bounded_number_of_units() -> None:
     assert len(list(session_units("s", session.events))) == MOST_PARTS
 
 
-def test_me_15_units_have_no_secret_of_texts_commands_and_errors() -> None:
+@pytest.mark.states("ME-15")
+def test_units_have_no_secret_of_texts_commands_and_errors() -> None:
     secret = "ghp_" + string.ascii_letters[:36]
     session = PastSession()
     session.user(f"use {secret} please")

@@ -1,5 +1,6 @@
 """Citation blocks of Codex are taken out of what is shown, and notes that a reply cites are found."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +13,8 @@ BLOCK = (
 )
 
 
-def test_cx_60_a_citation_block_is_not_shown_and_its_ids_count_once() -> None:
+@pytest.mark.states("CX-60")
+def test_a_citation_block_is_not_shown_and_its_ids_count_once() -> None:
     assert without_citations(f"The port is 9090.\n\n{BLOCK}\n") == Uncited(
         "The port is 9090.", (ONE, TWO), ("MEMORY.md", "notes/project_port.md")
     )
@@ -20,7 +22,8 @@ def test_cx_60_a_citation_block_is_not_shown_and_its_ids_count_once() -> None:
     assert without_citations(f"One {other} two") == Uncited("One  two", (ONE, TWO), ("MEMORY.md", "notes/project_port.md"))
 
 
-def test_cx_60_a_block_that_is_cut_off_is_not_shown_either() -> None:
+@pytest.mark.states("CX-60")
+def test_a_block_that_is_cut_off_is_not_shown_either() -> None:
     whole = f"The port is 9090.\n{BLOCK}"
     for end in range(len("The port is 9090.\n<oa"), len(whole)):
         assert without_citations(whole[:end]).text.rstrip() == "The port is 9090.", end
@@ -32,7 +35,8 @@ def test_cx_60_a_block_that_is_cut_off_is_not_shown_either() -> None:
 @given(
     st.lists(st.sampled_from(("a ", "<", "oai", "<oai-mem-citation>", "</oai-mem-citation>", BLOCK, "x < y\n", "<b>"))), st.integers(1, 9)
 )
-def test_cx_60_a_stream_shows_what_the_whole_text_shows(pieces: list[str], size: int) -> None:
+@pytest.mark.states("CX-60")
+def test_a_stream_shows_what_the_whole_text_shows(pieces: list[str], size: int) -> None:
     text = "".join(pieces)
     shows = CitationFilter()
     shown = "".join(shows.feed(text[at : at + size]) for at in range(0, len(text), size)) + shows.end()

@@ -14,7 +14,8 @@ from palimpsest.memory.topic_files import TopicFile
 CHANGED = 1_775_373_631_000
 
 
-def test_cc_59_the_manifest_has_the_200_newest_files_without_the_index_from_30_lines_each() -> None:
+@pytest.mark.states("CC-59")
+def test_the_manifest_has_the_200_newest_files_without_the_index_from_30_lines_each() -> None:
     front = "---\nname: x\ndescription: what it is about\ntype: feedback\n---\nbody\n"
     files = [TopicFile(f"topic_{number:03}.md", CHANGED + number, front) for number in range(250)]
     lines = claude_manifest([*files, TopicFile("MEMORY.md", CHANGED + 999, front), TopicFile("notes.txt", CHANGED + 999, front)])
@@ -23,7 +24,8 @@ def test_cc_59_the_manifest_has_the_200_newest_files_without_the_index_from_30_l
     assert lines[-1].startswith("- [feedback] topic_050.md ")
 
 
-def test_cc_59_what_the_first_30_lines_do_not_say_is_left_out() -> None:
+@pytest.mark.states("CC-59")
+def test_what_the_first_30_lines_do_not_say_is_left_out() -> None:
     late = "---\nname: x\n" + "note: y\n" * 40 + "description: too late\ntype: user\n---\n"
     odd = "---\ndescription: known\ntype: odd\n---\n"
     assert claude_manifest(

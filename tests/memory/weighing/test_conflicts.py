@@ -32,7 +32,8 @@ def stems(text: str) -> frozenset[str]:
 LATER = replace(NOTE, name="user_b", body="95 kg", when="2026-05-02T00:00:00Z")
 
 
-def test_me_29_the_newest_stated_value_of_an_attribute_wins_and_the_other_one_ends() -> None:
+@pytest.mark.states("ME-29")
+def test_the_newest_stated_value_of_an_attribute_wins_and_the_other_one_ends() -> None:
     (settled,) = conflicts([NOTE, LATER], words)
     assert settled == Settled(LATER, NOTE, "newer")
     winner, loser = supersede(LATER, NOTE)
@@ -40,18 +41,21 @@ def test_me_29_the_newest_stated_value_of_an_attribute_wins_and_the_other_one_en
     assert loser == replace(NOTE, status="superseded", superseded_by="user_b@2", valid_to="2026-05-02T00:00:00Z")
 
 
-def test_me_29_values_of_a_set_do_not_conflict_and_those_of_a_history_do() -> None:
+@pytest.mark.states("ME-29")
+def test_values_of_a_set_do_not_conflict_and_those_of_a_history_do() -> None:
     assert conflicts([replace(NOTE, policy="set"), replace(LATER, policy="set")], words) == ()
     one, other = replace(NOTE, policy="history"), replace(LATER, policy="history")
     assert conflicts([one, other], words) == (Settled(other, one, "newer"),)
 
 
-def test_me_30_an_observed_value_never_supersedes_a_stated_one() -> None:
+@pytest.mark.states("ME-30")
+def test_an_observed_value_never_supersedes_a_stated_one() -> None:
     seen = replace(LATER, kind="project", name="project_b", trust="observed")
     assert conflicts([NOTE, seen], words) == (Settled(NOTE, seen, "stated"),)
 
 
-def test_me_30_notes_of_equal_standing_are_contested() -> None:
+@pytest.mark.states("ME-30")
+def test_notes_of_equal_standing_are_contested() -> None:
     same_time = replace(LATER, when=NOTE.when)
     assert conflicts([NOTE, same_time], words) == (Contested(NOTE, same_time),)
 
@@ -60,7 +64,8 @@ def test_an_explicit_correction_wins_over_a_later_statement() -> None:
     assert conflicts([NOTE, LATER], words, frozenset({"user_a"})) == (Settled(NOTE, LATER, "corrected"),)
 
 
-def test_me_28_other_persons_other_times_and_equal_values_do_not_conflict() -> None:
+@pytest.mark.states("ME-28")
+def test_other_persons_other_times_and_equal_values_do_not_conflict() -> None:
     assert conflicts([NOTE, replace(LATER, person="Ann")], words) == ()
     assert conflicts([NOTE, replace(LATER, body="85  KG")], words) == ()
     assert conflicts([replace(NOTE, valid_to="2026-05-02"), replace(LATER, valid_from="2026-05-02")], words) == ()
@@ -104,7 +109,8 @@ def test_another_number_of_one_thing_replaces_the_older(first: str, second: str)
     assert conflicts([one, other], stems) == (Settled(other, one, "newer"),)
 
 
-def test_me_07_a_chain_of_three_corrections_can_be_told_in_order() -> None:
+@pytest.mark.states("ME-07")
+def test_a_chain_of_three_corrections_can_be_told_in_order() -> None:
     third = replace(NOTE, name="user_c", body="100 kg", when="2026-05-03T00:00:00Z")
     second, first = supersede(LATER, NOTE)
     last, second = supersede(third, second)

@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from msgspec.structs import replace
 
 from palimpsest.memory.index_text import Cluster, claim_of, clusters, merged, near_duplicates, overlap
@@ -36,18 +37,21 @@ def test_equal_claims_are_merged_with_all_evidence_and_the_newest_time() -> None
     assert merged([other, one]) == replace(one, evidence=("s:2", "s:1"), when="2026-05-30T00:00:00Z", uses=3, valid_from="2026-01-01")
 
 
-def test_me_28_notes_that_differ_only_in_person_are_not_merged_and_not_near() -> None:
+@pytest.mark.states("ME-28")
+def test_notes_that_differ_only_in_person_are_not_merged_and_not_near() -> None:
     one, other = note("project_a", "likes green tea", person="Ann"), note("project_b", "likes green tea", person="Bob")
     assert claim_of(one) != claim_of(other)
     assert near_duplicates([one, other], words) == {"project_a": frozenset(), "project_b": frozenset()}
 
 
-def test_me_26_superseded_notes_are_no_duplicates() -> None:
+@pytest.mark.states("ME-26")
+def test_superseded_notes_are_no_duplicates() -> None:
     one, other = note("project_a", "likes green tea"), note("project_b", "likes green tea", status="superseded")
     assert near_duplicates([one, other], words) == {"project_a": frozenset()}
 
 
-def test_me_31_of_three_near_duplicates_the_newest_stands_for_the_others_names_them_and_keeps_their_evidence() -> None:
+@pytest.mark.states("ME-31")
+def test_of_three_near_duplicates_the_newest_stands_for_the_others_names_them_and_keeps_their_evidence() -> None:
     texts = ["deploys go out on friday at noon", "deploys go out on friday at night", "deploys go out on friday at noon sharp"]
     days = ("2026-05-02T00:00:00Z", "2026-05-09T00:00:00Z", "2026-05-05T00:00:00Z")
     group = [note(f"project_{at}", text, evidence=(f"s:{at}",), when=days[at]) for at, text in enumerate(texts)]
@@ -60,7 +64,8 @@ def test_me_31_of_three_near_duplicates_the_newest_stands_for_the_others_names_t
     assert clusters(group[:2], near_duplicates(group[:2], words), words) == ()
 
 
-def test_me_27_a_pinned_note_is_in_no_cluster() -> None:
+@pytest.mark.states("ME-27")
+def test_a_pinned_note_is_in_no_cluster() -> None:
     group = [note(f"project_{place}", "deploys go out on friday", pinned=place == 0) for place in range(3)]
     assert clusters(group, near_duplicates(group, words), words) == ()
 

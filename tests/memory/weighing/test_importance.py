@@ -24,7 +24,8 @@ NOTE = Note(
 )
 
 
-def test_me_26_the_two_reference_cases_have_their_importance() -> None:
+@pytest.mark.states("ME-26")
+def test_the_two_reference_cases_have_their_importance() -> None:
     used = replace(NOTE, uses=5, intensity=1.0)
     forgotten = replace(NOTE, uses=1, when="2026-03-03T00:00:00Z")
     assert importance(used, NOW, 0, HALF_90) == pytest.approx(0.927, abs=0.001)
@@ -33,7 +34,8 @@ def test_me_26_the_two_reference_cases_have_their_importance() -> None:
 
 
 @given(st.integers(0, 50), st.integers(0, 2_000), st.integers(0, 20))
-def test_me_26_importance_falls_with_age_and_duplicates_and_rises_with_uses(uses: int, days: int, near: int) -> None:
+@pytest.mark.states("ME-26")
+def test_importance_falls_with_age_and_duplicates_and_rises_with_uses(uses: int, days: int, near: int) -> None:
     note = replace(NOTE, uses=uses)
     now = NOW + timedelta(days=days)
     value = importance(note, now, near)
@@ -43,7 +45,8 @@ def test_me_26_importance_falls_with_age_and_duplicates_and_rises_with_uses(uses
     assert importance(note, now, near + 1) < value
 
 
-def test_me_27_a_pinned_note_is_never_compressible() -> None:
+@pytest.mark.states("ME-27")
+def test_a_pinned_note_is_never_compressible() -> None:
     old = replace(NOTE, when="2000-01-01T00:00:00Z")
     assert [is_compressible(each, NOW, 9) for each in (old, replace(old, pinned=True))] == [True, False]
 

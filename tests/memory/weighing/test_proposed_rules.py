@@ -87,7 +87,8 @@ def test_values_of_one_attribute_that_has_many_share_a_pattern() -> None:
     assert step.saved[0].attribute == "language.rule"
 
 
-def test_me_12_a_rule_that_lost_one_of_three_supports_stays_and_is_written_again() -> None:
+@pytest.mark.states("ME-12")
+def test_a_rule_that_lost_one_of_three_supports_stays_and_is_written_again() -> None:
     (step,) = rule_steps((rule(),), taken(FACT, ORDER))
     (written,) = step.saved
     assert (written.stands_for, written.rev, written.status) == (("feedback_reply_length", "feedback_reply_order"), 2, "active")
@@ -95,12 +96,14 @@ def test_me_12_a_rule_that_lost_one_of_three_supports_stays_and_is_written_again
     assert written.evidence == ("s1:1",)
 
 
-def test_me_12_a_rule_with_fewer_than_two_supports_is_retracted() -> None:
+@pytest.mark.states("ME-12")
+def test_a_rule_with_fewer_than_two_supports_is_retracted() -> None:
     (step,) = rule_steps((rule(),), taken(FACT))
     assert (step.saved, step.past) == ((replace(FACT, rev=2),), (replace(rule(), status="retracted"),))
 
 
-def test_me_12_words_of_a_model_above_a_rule_leave_with_the_support_that_they_came_from() -> None:
+@pytest.mark.states("ME-12")
+def test_words_of_a_model_above_a_rule_leave_with_the_support_that_they_came_from() -> None:
     named = worded(rule(), "short and plain")
     assert rule_steps((named,), taken(*FACTS)) == ()
     (step,) = rule_steps((named,), taken(FACT, ORDER))

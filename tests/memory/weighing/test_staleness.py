@@ -1,5 +1,6 @@
 """Notes whose cited files have changed."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -27,7 +28,8 @@ def test_a_cited_file_is_read_as_it_is_written(path: str, commit: str) -> None:
         assert cited_files(replace(NOTE, files=(cited.text,))) == (cited,)
 
 
-def test_me_18_a_file_with_other_bytes_a_missing_file_and_a_missing_commit_are_changes() -> None:
+@pytest.mark.states("ME-18")
+def test_a_file_with_other_bytes_a_missing_file_and_a_missing_commit_are_changes() -> None:
     note = replace(NOTE, files=(f"same@{OLD}@c1", f"other@{OLD}@c1", f"gone@{OLD}@c1", f"lost@{OLD}@c2"))
     digests = {"same": OLD, "other": NEW, "lost": OLD}
     assert changed_paths(note, lambda path: digests.get(path, ""), lambda commit: commit == "c1") == ("other", "gone", "lost")

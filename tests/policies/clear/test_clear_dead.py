@@ -41,7 +41,8 @@ def worked(calls: int) -> Situation:
     return situation(ITEMS, uses={"3.0": Use(0, died=1)}, prefixes=PREFIXES, calls=calls)
 
 
-def test_pa_04_the_worked_example_clears_at_the_twentieth_call_and_not_before() -> None:
+@pytest.mark.states("PA-04")
+def test_the_worked_example_clears_at_the_twentieth_call_and_not_before() -> None:
     assert [ClearDead().plan(worked(calls)) for calls in (1, 2, 18, 19)] == [(), (), (), ()]
     proposal = proposal_of(ClearDead().plan(worked(20)))
     assert proposal.edits == (Mask(("3.0",), STUB),)
@@ -114,7 +115,8 @@ GOLDEN: dict[str, tuple[list[DeadResult], WarmPrefixes, list[Clearing], int | No
 
 
 @pytest.mark.parametrize("case", GOLDEN, ids=lambda name: name.replace(" ", "-"))
-def test_pa_04_golden_cases_give_the_suffix_by_hand_calculation(case: str) -> None:
+@pytest.mark.states("PA-04")
+def test_golden_cases_give_the_suffix_by_hand_calculation(case: str) -> None:
     rows, warm, expected, count = GOLDEN[case]
     # With nothing to cover all of what is there is the best.
     wholes = (best_clearing(rows[:number], warm, RATES, cover=0.0, least=0) for number in range(1, len(rows) + 1))
@@ -177,7 +179,8 @@ def test_what_would_pay_waits_for_room() -> None:
     # 2.0 x 30,000 - 5,800 - 4,000 = 50,200: the 34th call; 1.0 x 30,064 - 5,798.4 - 2,080 = 22,185.6: the 15th.
     [(CLAUDE, 3_600_000, 34), (card("gpt-5"), 600_000, 15)],
 )
-def test_pa_04_the_price_is_that_of_the_card_and_of_the_lifetime(model: object, ttl: int, calls: int) -> None:
+@pytest.mark.states("PA-04")
+def test_the_price_is_that_of_the_card_and_of_the_lifetime(model: object, ttl: int, calls: int) -> None:
     automatic = model is not CLAUDE
     prefixes = [prefix("4.0", 97_920, ttl=ttl)] if automatic else [prefix("1.0", 40_000, ttl=ttl), prefix("4.0", 98_000, ttl=ttl)]
     now = [
@@ -194,14 +197,16 @@ def many(count: int) -> tuple[Item, ...]:
     return (*found, words(f"{2 + 2 * count}.0", 1_000))
 
 
-def test_pa_05_with_a_cold_cache_everything_dead_is_cleared_in_one_edit() -> None:
+@pytest.mark.states("PA-05")
+def test_with_a_cold_cache_everything_dead_is_cleared_in_one_edit() -> None:
     items = many(6)
     uses = {item.id: Use(0, died=1) for item in items if item.kind == "result"}
     now = situation(items, uses=uses, prefixes=[prefix("13.0", 2_000, age=300_000)], calls=1)
     assert cleared(ClearDead().plan(now)) == ("3.0", "5.0", "7.0", "9.0", "11.0", "13.0")
 
 
-def test_pa_03_pins_stay_also_under_pressure_and_so_does_what_lives() -> None:
+@pytest.mark.states("PA-03")
+def test_pins_stay_also_under_pressure_and_so_does_what_lives() -> None:
     uses = {"3.0": Use(0, died=1), "5.0": Use(0, died=1), "7.0": Use(0)}
     for pins in (frozenset({"3.0"}), frozenset({"2.0"})):
         now = situation(many(3), uses=uses, calls=9, pins=pins)
@@ -209,7 +214,8 @@ def test_pa_03_pins_stay_also_under_pressure_and_so_does_what_lives() -> None:
         assert cleared(clear_all(now)) == ("5.0",)
 
 
-def test_pa_03_a_pinned_file_keeps_its_reads() -> None:
+@pytest.mark.states("PA-03")
+def test_a_pinned_file_keeps_its_reads() -> None:
     items = (words("1.0", 10), *used(2, "Read", '{"file_path":"/repo/a.py"}', 900), *used(4, "Read", '{"file_path":"/repo/b.py"}', 900))
     uses = {"3.0": Use(0, died=1, kind="read"), "5.0": Use(0, died=1, kind="read")}
     assert cleared(ClearDead().plan(situation(items, uses=uses, calls=9, pins=frozenset({"a.py"})))) == ("5.0",)
@@ -253,7 +259,8 @@ def test_with_less_patience_results_die_younger_and_pay_rent_for_longer() -> Non
     assert [cleared(ClearDead(patience=patience).plan(warm)) for patience in (1.0, 0.75, 0.5)] == [(), (), ("3.0",)]
 
 
-def test_pa_20_in_a_turn_that_had_its_folds_everything_but_the_last_round_pays_rent_from_its_first_call_on() -> None:
+@pytest.mark.states("PA-20")
+def test_in_a_turn_that_had_its_folds_everything_but_the_last_round_pays_rent_from_its_first_call_on() -> None:
     uses = {"3.0": Use(0), "5.0": Use(6)}
     for may_fold, expected in ((True, ()), (False, ("3.0",))):
         now = replace(situation(many(2), uses=uses, calls=6), may_fold=may_fold)
@@ -266,7 +273,8 @@ def test_under_pressure_the_price_does_not_matter() -> None:
     assert clear_all(situation(ITEMS, prefixes=PREFIXES)) == ()
 
 
-def test_pa_06_nothing_is_cleared_when_an_edit_was_made_and_no_call_since() -> None:
+@pytest.mark.states("PA-06")
+def test_nothing_is_cleared_when_an_edit_was_made_and_no_call_since() -> None:
     uses = {"3.0": Use(0, died=1)}
     assert cleared(ClearDead().plan(situation(ITEMS, uses=uses, calls=9, cache=Cache()))) == ("3.0",)
     assert ClearDead().plan(situation(ITEMS, uses=uses, calls=9, cache=Cache(edited=True))) == ()
@@ -297,7 +305,8 @@ def edits(session: Session) -> list[tuple[str, ...]]:
     ]
 
 
-def test_pa_06_a_clear_never_happens_twice_without_a_call_between_and_a_second_run_rests() -> None:
+@pytest.mark.states("PA-06")
+def test_a_clear_never_happens_twice_without_a_call_between_and_a_second_run_rests() -> None:
     session = at_work(400_000)
     assert edits(session) == [("4.0", "7.0", "10.0", "13.0")]
     assert edits(session) == []
@@ -307,7 +316,8 @@ def test_pa_06_a_clear_never_happens_twice_without_a_call_between_and_a_second_r
     assert edits(session) == []
 
 
-def test_pa_05_the_same_session_with_a_warm_cache_waits() -> None:
+@pytest.mark.states("PA-05")
+def test_the_same_session_with_a_warm_cache_waits() -> None:
     assert edits(at_work(1_000)) == []
 
 
@@ -327,7 +337,8 @@ def test_pa_05_the_same_session_with_a_warm_cache_waits() -> None:
     ],
 )
 @pytest.mark.parametrize("factor", [1.0, 1.3])
-def test_pa_07_a_stub_has_at_most_25_tokens_and_names_tool_argument_size_and_id(tool: str, args: str, item_id: str, factor: float) -> None:
+@pytest.mark.states("PA-07")
+def test_a_stub_has_at_most_25_tokens_and_names_tool_argument_size_and_id(tool: str, args: str, item_id: str, factor: float) -> None:
     items = (Item("1.0", "call", ToolCall("c", tool, args)), Item(item_id, "result", ToolResult("c", (Text("x"),))))
     stub = stub_of(items, 1, 123_456, factor)
     assert estimate(stub, factor) <= STUB_TOKENS == 25
@@ -353,13 +364,15 @@ def test_pa_07_a_stub_has_at_most_25_tokens_and_names_tool_argument_size_and_id(
         ("Glob", "{}", "[Glob", "[Glob"),
     ],
 )
-def test_pa_07_a_long_path_keeps_its_end_and_a_long_command_its_start(tool: str, args: str, begins: str, ends: str) -> None:
+@pytest.mark.states("PA-07")
+def test_a_long_path_keeps_its_end_and_a_long_command_its_start(tool: str, args: str, begins: str, ends: str) -> None:
     stub = stub_of(used(2, tool, args, 900), 1, 900)
     assert stub.startswith(begins)
     assert stub.endswith(f"{ends}: 900 tokens, id 3.0]")
 
 
-def test_pa_07_short_arguments_are_whole_and_the_id_returns_the_original() -> None:
+@pytest.mark.states("PA-07")
+def test_short_arguments_are_whole_and_the_id_returns_the_original() -> None:
     items = used(2, "Read", '{"file_path":"src/a.py"}', 900)
     assert stub_of(items, 1, 900) == "[Read src/a.py: 900 tokens, id 3.0]"
     session = at_work(400_000)

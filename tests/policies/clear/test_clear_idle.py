@@ -49,7 +49,8 @@ def masked(session: Session) -> list[int]:
     return [number for number, item in enumerate(results) if item.mask is not None]
 
 
-def test_cc_25_after_60_idle_minutes_all_but_the_newest_5_maskable_results_show_the_cleared_string_and_no_file_is_written() -> None:
+@pytest.mark.states("CC-25")
+def test_after_60_idle_minutes_all_but_the_newest_5_maskable_results_show_the_cleared_string_and_no_file_is_written() -> None:
     session = away(60)
     offline(session, run_policies(session, "before_call"))
     assert masked(session) == [0, 1, 2, 3]
@@ -60,12 +61,14 @@ def test_cc_25_after_60_idle_minutes_all_but_the_newest_5_maskable_results_show_
     assert offline(session, run_policies(session, "before_call")).events == ()
 
 
-def test_cc_26_at_59_minutes_without_an_assistant_message_or_in_a_sub_agent_the_idle_mask_rests() -> None:
+@pytest.mark.states("CC-26")
+def test_at_59_minutes_without_an_assistant_message_or_in_a_sub_agent_the_idle_mask_rests() -> None:
     for session in (away(59), away(600, results=0), away(600, child=True), away(600, results=5)):
         assert offline(session, run_policies(session, "before_call")).events == ()
 
 
-def test_cc_26_when_it_acts_the_cached_kind_does_not() -> None:
+@pytest.mark.states("CC-26")
+def test_when_it_acts_the_cached_kind_does_not() -> None:
     session = away(61, used=140_000, results=9, size=12_000, cached=True)
     offline(session, run_policies(session, "before_call"))
     assert [(edit.by, len(edit.edits)) for edit in edits(session)] == [("clear_idle", 1)]
@@ -78,7 +81,8 @@ def test_cc_26_when_it_acts_the_cached_kind_does_not() -> None:
     assert [edit.by for edit in edits(session)] == ["clear_cached"]
 
 
-def test_cc_26_when_it_acts_the_token_kind_does_not_either_until_the_next_call() -> None:
+@pytest.mark.states("CC-26")
+def test_when_it_acts_the_token_kind_does_not_either_until_the_next_call() -> None:
     session = away(61, used=150_000, results=6, size=12_000)
     offline(session, run_policies(session, "before_call"))
     assert ([edit.by for edit in edits(session)], masked(session)) == (["clear_idle"], [0])
@@ -102,7 +106,8 @@ def dropped(session: Session) -> list[str]:
     return [name for edit in body.get("context_management", {"edits": []})["edits"] for name in uses[: -edit["keep"]["value"]]]
 
 
-def test_cc_27_the_cached_kind_leaves_the_encoded_messages_byte_equal_and_repeats_all_earlier_edits_in_every_later_request() -> None:
+@pytest.mark.states("CC-27")
+def test_the_cached_kind_leaves_the_encoded_messages_byte_equal_and_repeats_all_earlier_edits_in_every_later_request() -> None:
     session = away(1, used=140_000, results=9, size=10_000, cached=True)
     before = messages(session)
     offline(session, run_policies(session, "before_call"))
@@ -121,7 +126,8 @@ def test_cc_27_the_cached_kind_leaves_the_encoded_messages_byte_equal_and_repeat
     assert messages(session).startswith(before[:1_000])
 
 
-def test_cc_27_after_a_fold_edits_that_name_folded_results_are_forgotten_and_a_card_without_cache_editing_gets_the_token_kind() -> None:
+@pytest.mark.states("CC-27")
+def test_after_a_fold_edits_that_name_folded_results_are_forgotten_and_a_card_without_cache_editing_gets_the_token_kind() -> None:
     session = away(1, used=140_000, results=9, size=10_000, cached=True)
     offline(session, run_policies(session, "before_call"))
     offline(session, run_policies(session, "asked"))
@@ -133,7 +139,8 @@ def test_cc_27_after_a_fold_edits_that_name_folded_results_are_forgotten_and_a_c
 
 
 @pytest.mark.parametrize("minutes", [1, 30 * 60])
-def test_cc_28_v_no_result_is_ever_masked_neither_by_size_nor_after_30_hours(minutes: int) -> None:
+@pytest.mark.states("CC-28")
+def test_no_result_is_ever_masked_neither_by_size_nor_after_30_hours(minutes: int) -> None:
     for cached in (False, True):
         session = away(minutes, MEASURED, used=160_000, results=14, size=5_000, cached=cached)
         assert offline(session, run_policies(session, "before_call")).events == ()

@@ -56,7 +56,8 @@ def masked(session: Session) -> list[int]:
     return [number for number, item in enumerate(results) if item.mask is not None]
 
 
-def test_cc_17_the_token_mask_on_the_golden_case_masks_the_oldest_6_of_14_results_at_137000_and_none_at_132000() -> None:
+@pytest.mark.states("CC-17")
+def test_the_token_mask_on_the_golden_case_masks_the_oldest_6_of_14_results_at_137000_and_none_at_132000() -> None:
     session = work(claude(), 137_000)
     before_call(session)
     assert masked(session) == [0, 1, 2, 3, 4, 5]
@@ -69,7 +70,8 @@ def test_cc_17_the_token_mask_on_the_golden_case_masks_the_oldest_6_of_14_result
     assert before_call(session) == []
 
 
-def test_cc_18_the_token_mask_rests_when_it_would_save_less_than_20000() -> None:
+@pytest.mark.states("CC-18")
+def test_the_token_mask_rests_when_it_would_save_less_than_20000() -> None:
     assert before_call(work(claude(), 140_000, (5_000,) * 11)) == []
     assert before_call(work(claude(), 140_000, (19_999, 10_000, 10_000, 10_000, 10_000))) == []
     session = work(claude(), 140_000, (20_000, 10_000, 10_000, 10_000, 10_000))
@@ -77,14 +79,16 @@ def test_cc_18_the_token_mask_rests_when_it_would_save_less_than_20000() -> None
     assert masked(session) == [0]
 
 
-def test_cc_18_the_token_mask_never_touches_the_newest_3_maskable_calls() -> None:
+@pytest.mark.states("CC-18")
+def test_the_token_mask_never_touches_the_newest_3_maskable_calls() -> None:
     session = work(claude(), 140_000, (15_000, 15_000, 30_000, 30_000, 30_000))
     before_call(session)
     assert masked(session) == [0, 1]
     assert before_call(work(claude(), 140_000, (30_000, 30_000, 30_000))) == []
 
 
-def test_cc_19_tools_outside_the_list_of_eight_are_never_masked_nor_is_any_call() -> None:
+@pytest.mark.states("CC-19")
+def test_tools_outside_the_list_of_eight_are_never_masked_nor_is_any_call() -> None:
     for tool in ("Task", "TodoWrite", "Skill", "mcp__server__read", "NotebookEdit"):
         assert before_call(work(claude(), 140_000, (10_000,) * 9, tool)) == []
     for tool in ("Read", "Bash", "Grep", "Glob", "WebSearch", "WebFetch", "Edit", "Write"):
@@ -100,7 +104,8 @@ def asked(session: Session, target: int) -> None:
     offline(session, run_policies(session, "asked"))
 
 
-def test_cc_20_a_manual_target_skips_the_warn_and_saving_gates_and_is_recorded_as_manual() -> None:
+@pytest.mark.states("CC-20")
+def test_a_manual_target_skips_the_warn_and_saving_gates_and_is_recorded_as_manual() -> None:
     session = work(claude(), 50_000, (5_000,) * 6)
     asked(session, 20_000)
     assert masked(session) == [0, 1]
@@ -110,7 +115,8 @@ def test_cc_20_a_manual_target_skips_the_warn_and_saving_gates_and_is_recorded_a
     assert (edit.why.partition(":")[0], edit.moment) == ("manual", "asked")
 
 
-def test_cc_21_a_masked_result_shows_the_saved_file_placeholder() -> None:
+@pytest.mark.states("CC-21")
+def test_a_masked_result_shows_the_saved_file_placeholder() -> None:
     session = work(claude(), 137_000)
     before_call(session)
     files = session.environment.keep
@@ -119,7 +125,8 @@ def test_cc_21_a_masked_result_shows_the_saved_file_placeholder() -> None:
     assert files.files == {f"memory:results/toolu_{number}.txt": output(number, GOLDEN[number]).encode() for number in range(6)}
 
 
-def test_cc_21_the_cleared_string_shows_when_saving_fails() -> None:
+@pytest.mark.states("CC-21")
+def test_the_cleared_string_shows_when_saving_fails() -> None:
     def full(name: str, data: bytes) -> str:
         raise StoreError("the disk is full")
 
@@ -130,7 +137,8 @@ def test_cc_21_the_cleared_string_shows_when_saving_fails() -> None:
     assert [item.mask.text for item in session.log.view.items if item.mask] == [CLEARED] * 6
 
 
-def test_cc_21_nothing_is_masked_or_saved_twice() -> None:
+@pytest.mark.states("CC-21")
+def test_nothing_is_masked_or_saved_twice() -> None:
     session = work(claude(), 137_000)
     before_call(session)
     use(session, "toolu_new", "Bash", "{}", output(99, 30_000))
@@ -150,7 +158,8 @@ def test_cc_21_nothing_is_masked_or_saved_twice() -> None:
     assert masked(session) == [1, 2, 3, 4, 5, 6]
 
 
-def test_cc_22_a_token_mask_also_drops_recalled_notes_once_and_lists_them_in_the_boundary() -> None:
+@pytest.mark.states("CC-22")
+def test_a_token_mask_also_drops_recalled_notes_once_and_lists_them_in_the_boundary() -> None:
     session = claude()
     recalled = session.log.append(Recalled("parser", ("a.md",), parts=(Text("a note about parsers"),)))
     work(session, 137_000)
@@ -174,7 +183,8 @@ def reads(session: Session, *calls: tuple[str, str, int]) -> Session:
     return session
 
 
-def test_cc_23_a_path_whose_only_visible_read_was_masked_must_be_read_again_before_an_edit_one_with_another_visible_read_need_not() -> None:
+@pytest.mark.states("CC-23")
+def test_a_path_whose_only_visible_read_was_masked_must_be_read_again_before_an_edit_one_with_another_visible_read_need_not() -> None:
     session = reads(
         claude(),
         ("Read", "/a.py", 20_000),
@@ -211,7 +221,8 @@ def transcript(folder: Path, *, boundary: bool) -> Path:
 
 
 @pytest.mark.parametrize("boundary", [True, False])
-def test_cc_24_masks_survive_resume_from_boundary_records_where_present_by_the_same_rule_where_not(tmp_path: Path, boundary: bool) -> None:
+@pytest.mark.states("CC-24")
+def test_masks_survive_resume_from_boundary_records_where_present_by_the_same_rule_where_not(tmp_path: Path, boundary: bool) -> None:
     home = Home()
     (imported,) = home.take(ClaudeFormat(), transcript(tmp_path, boundary=boundary))
     environment = Environment(home.store, MemoryBlobs(), FixedClock(START), keep=MemoryResultFiles(), offload=inline, retries=NO_RETRIES)

@@ -1,5 +1,6 @@
 """Old results are cleared at the end of a turn, as OpenCode does it."""
 
+import pytest
 from workplace import offline, reply, say, use, work
 
 from palimpsest.agent.editing import run_policies
@@ -33,7 +34,8 @@ def _masks(body: object) -> list[Mask]:
     return [edit for edit in body.edits if isinstance(edit, Mask)] if isinstance(body, ViewEdited) else []
 
 
-def test_oc_09_nothing_is_pruned_before_two_messages_of_the_user_lie_behind_it() -> None:
+@pytest.mark.states("OC-09")
+def test_nothing_is_pruned_before_two_messages_of_the_user_lie_behind_it() -> None:
     session = at_work("opencode")
     say(session, "one")
     for number in range(5):
@@ -45,7 +47,8 @@ def test_oc_09_nothing_is_pruned_before_two_messages_of_the_user_lie_behind_it()
     assert offline(session, run_policies(session, "turn_ends")).edited
 
 
-def test_oc_09_a_message_of_several_parts_is_one() -> None:
+@pytest.mark.states("OC-09")
+def test_a_message_of_several_parts_is_one() -> None:
     session = at_work("opencode")
     session.log.append(UserSaid((Text("one"), Text("in two parts"))))
     for number in range(5):
@@ -54,7 +57,8 @@ def test_oc_09_a_message_of_several_parts_is_one() -> None:
     assert offline(session, run_policies(session, "turn_ends")).events == ()
 
 
-def test_oc_10_candidates_of_exactly_20_000_mask_nothing_and_20_001_masks_all_in_one_edit() -> None:
+@pytest.mark.states("OC-10")
+def test_candidates_of_exactly_20_000_mask_nothing_and_20_001_masks_all_in_one_edit() -> None:
     def masked(oldest: int) -> tuple[str, ...]:
         return turns(at_work("opencode"), [10_000, oldest, 40_000, 1, 1])[-1]
 
@@ -62,7 +66,8 @@ def test_oc_10_candidates_of_exactly_20_000_mask_nothing_and_20_001_masks_all_in
     assert len(masked(10_001)) == 2
 
 
-def test_oc_11_skills_errors_and_what_lies_before_a_summary_or_a_masked_result_are_never_masked() -> None:
+@pytest.mark.states("OC-11")
+def test_skills_errors_and_what_lies_before_a_summary_or_a_masked_result_are_never_masked() -> None:
     big = [50_000, 50_000, 50_000, 1, 1]
     assert not any(turns(at_work("opencode"), big, "skill"))
     assert not any(turns(at_work("opencode"), big, "bash", error=True))
@@ -74,7 +79,8 @@ def test_oc_11_skills_errors_and_what_lies_before_a_summary_or_a_masked_result_a
     assert not any(turns(session, [30_000, 1, 1]))
 
 
-def test_oc_11_the_walk_stops_at_the_first_masked_result_and_an_open_call_has_nothing_to_mask() -> None:
+@pytest.mark.states("OC-11")
+def test_the_walk_stops_at_the_first_masked_result_and_an_open_call_has_nothing_to_mask() -> None:
     def pruned(*, masked: bool) -> bool:
         session = at_work("opencode")
         say(session, "one")
@@ -92,7 +98,8 @@ def test_oc_11_the_walk_stops_at_the_first_masked_result_and_an_open_call_has_no
     assert not pruned(masked=True)
 
 
-def test_oc_12_the_mask_says_that_content_was_cleared_and_arguments_stay() -> None:
+@pytest.mark.states("OC-12")
+def test_the_mask_says_that_content_was_cleared_and_arguments_stay() -> None:
     session = at_work("opencode")
     turns(session, [50_000, 50_000, 1, 1])
     results = [item for item in session.log.view.items if item.kind == "result"]
@@ -101,7 +108,8 @@ def test_oc_12_the_mask_says_that_content_was_cleared_and_arguments_stay() -> No
     assert [item.mask for item in session.log.view.items if item.kind == "call"] == [None] * 4
 
 
-def test_oc_12_attachments_of_a_cleared_result_vanish_from_the_request() -> None:
+@pytest.mark.states("OC-12")
+def test_attachments_of_a_cleared_result_vanish_from_the_request() -> None:
     session = at_work("opencode")
     picture = session.environment.blobs.put(b"\x89PNG")
     say(session, "one")
@@ -129,7 +137,8 @@ def test_what_shows_a_pinned_file_is_passed_over_and_a_second_look_rests() -> No
     assert offline(session, run_policies(session, "turn_ends")).events == ()
 
 
-def test_oc_13_pruning_is_on_as_documented_and_off_as_measured_and_only_at_the_end_of_a_turn() -> None:
+@pytest.mark.states("OC-13")
+def test_pruning_is_on_as_documented_and_off_as_measured_and_only_at_the_end_of_a_turn() -> None:
     def prunes(name: str, **settings: str) -> bool:
         return any(isinstance(policy, PruneResults) for policy in profile(name, settings).policies)
 
@@ -140,6 +149,7 @@ def test_oc_13_pruning_is_on_as_documented_and_off_as_measured_and_only_at_the_e
     assert PruneResults().moments == {"turn_ends"}
 
 
-def test_oc_14_seven_results_of_10_100_mask_the_two_oldest_at_the_seventh_turn_and_nothing_at_the_eighth() -> None:
+@pytest.mark.states("OC-14")
+def test_seven_results_of_10_100_mask_the_two_oldest_at_the_seventh_turn_and_nothing_at_the_eighth() -> None:
     masked = turns(at_work("opencode"), [10_100] * 8)
     assert [len(names) for names in masked] == [0, 0, 0, 0, 0, 0, 2, 0]

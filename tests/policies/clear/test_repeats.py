@@ -76,7 +76,8 @@ LINES = st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map("\n".join)
 
 
 @given(st.lists(LINES, max_size=12), st.integers(0, 12))
-def test_pa_29_every_masked_text_stands_in_a_result_that_stays(texts: list[str], cached: int) -> None:
+@pytest.mark.states("PA-29")
+def test_every_masked_text_stands_in_a_result_that_stays(texts: list[str], cached: int) -> None:
     shown = [ShownResult(place, f"{place}.0", text) for place, text in enumerate(texts)]
     found = repeats(shown, shown[cached:])
     by_id = {each.id: each for each in shown}

@@ -63,7 +63,8 @@ TITLE = "[Earlier messages of the user, with the agent's answers: id, time and o
 WORDS = "rule_of_grammar rule_of_grammar rule_of_grammar rule_of_grammar"
 
 
-def test_pa_11_an_answer_without_room_shows_by_opening_words_behind_the_message_that_it_answers() -> None:
+@pytest.mark.states("PA-11")
+def test_an_answer_without_room_shows_by_opening_words_behind_the_message_that_it_answers() -> None:
     session = four_turns()
     first = f"""{TITLE}
 - 1.0, 2023-11-14 22:13: do part 0 of the work on the parser now
@@ -107,7 +108,8 @@ def test_without_room_for_texts_of_the_agent_none_is_listed() -> None:
 
 
 @pytest.mark.parametrize(("room", "listed", "answered"), [(500, 4, 4), (270, 4, 2), (180, 4, 0), (145, 3, 0)])
-def test_pa_12_messages_of_the_user_are_listed_before_answers_and_the_newest_of_both_stay(room: int, listed: int, answered: int) -> None:
+@pytest.mark.states("PA-12")
+def test_messages_of_the_user_are_listed_before_answers_and_the_newest_of_both_stay(room: int, listed: int, answered: int) -> None:
     situation = four_turns().situation("asked")
     closing = [(message.id, message.closing) for message in reversed(situation.evidence.user_messages[:4]) if message.closing is not None]
     older = older_messages(situation, frozenset({"33.0"}), closing, room)
@@ -167,7 +169,8 @@ def missing_in_order(wanted: list[tuple[str, str]], said: list[tuple[str, str]])
 
 
 @pytest.mark.parametrize("place", [generated, lambda: recorded(GOLDEN)], ids=["made up", "golden"])
-def test_pa_11_a_folded_dialogue_misses_no_answer_and_is_valid_for_every_provider(place: Callable[[], Place]) -> None:
+@pytest.mark.states("PA-11")
+def test_a_folded_dialogue_misses_no_answer_and_is_valid_for_every_provider(place: Callable[[], Place]) -> None:
     whole = by_opening = 0
     for session in folded(place()):
         view = session.log.view

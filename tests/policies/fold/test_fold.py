@@ -52,7 +52,8 @@ def folded(session: Session, moment: str = "asked") -> ViewEdited:
 
 
 @pytest.mark.parametrize(("window", "level"), [(200_000, 160_000), (100_000, 80_000), (1_000_000, 960_000), (8_000, 6_400)])
-def test_pa_10_a_fold_happens_at_the_latest_a_fifth_or_40000_tokens_before_the_end_of_the_window(window: int, level: int) -> None:
+@pytest.mark.states("PA-10")
+def test_a_fold_happens_at_the_latest_a_fifth_or_40000_tokens_before_the_end_of_the_window(window: int, level: int) -> None:
     at = budget_of(replace(CLAUDE, window=window))
     item = Item("1.0", "user", Text("u"))
     fold = FoldFromLog(shrink=1_000)
@@ -86,7 +87,8 @@ def worked_example(rent: float, *, warm: bool = True, used: int = 110_000) -> Si
     )
 
 
-def test_pa_10_a_fold_happens_earlier_when_its_rent_covers_twice_its_price_and_it_halves_the_view() -> None:
+@pytest.mark.states("PA-10")
+def test_a_fold_happens_earlier_when_its_rent_covers_twice_its_price_and_it_halves_the_view() -> None:
     fold = FoldFromLog()
     assert fold.due(worked_example(53_300)) == ""
     assert fold.due(worked_example(53_500)) == "waiting has cost 53,500 tokens, and a fold costs 26,700"
@@ -94,7 +96,8 @@ def test_pa_10_a_fold_happens_earlier_when_its_rent_covers_twice_its_price_and_i
     assert fold.due(worked_example(0, warm=False)) == "waiting has cost 0 tokens, and a fold costs -74,500"
 
 
-def test_pa_10_an_early_fold_needs_a_large_view_or_one_of_which_nothing_is_cached() -> None:
+@pytest.mark.states("PA-10")
+def test_an_early_fold_needs_a_large_view_or_one_of_which_nothing_is_cached() -> None:
     fold = FoldFromLog(early_at=120_000, cold_at=100_000)
     assert fold.due(worked_example(10**6)) == ""
     assert fold.due(worked_example(10**6, used=119_999)) == ""
@@ -103,7 +106,8 @@ def test_pa_10_an_early_fold_needs_a_large_view_or_one_of_which_nothing_is_cache
     assert FoldFromLog(early_at=120_000, cold_at=110_001).due(worked_example(0, warm=False)) == ""
 
 
-def test_pa_10_it_also_happens_when_asked_and_on_overflow_and_not_by_itself_when_that_is_off() -> None:
+@pytest.mark.states("PA-10")
+def test_it_also_happens_when_asked_and_on_overflow_and_not_by_itself_when_that_is_off() -> None:
     off = FoldFromLog(auto=False)
     session = busy(off)
     assert offline(session, run_policies(session, "before_call")).events == ()
@@ -141,7 +145,8 @@ def part_of(item: Item, kept: list[str]) -> str:
 
 
 @pytest.mark.parametrize(("thrift", "results"), [("careful", 15_000 + 8_000), ("balanced", 10_000 + 5_000)])
-def test_pa_11_the_parts_stand_in_their_order_each_within_its_bound(thrift: str, results: int) -> None:
+@pytest.mark.states("PA-11")
+def test_the_parts_stand_in_their_order_each_within_its_bound(thrift: str, results: int) -> None:
     session = lively(thrift)
     fold = folded(session).edits[0]
     assert isinstance(fold, Fold)
@@ -175,13 +180,15 @@ def test_names_that_the_model_used_are_listed_newest_first_only_where_a_bound_is
     assert used_names_part(now, Bounds()) == ()
 
 
-def test_pa_11_all_bounds_shrink_with_the_window() -> None:
+@pytest.mark.states("PA-11")
+def test_all_bounds_shrink_with_the_window() -> None:
     assert dataclasses.astuple(Bounds(names=2_400).scaled(50_000))[:7] == (5_000, 5_000, 1_500, 1_000, 300, 600, 400)
     assert Bounds().scaled(50_000) == Bounds(5_000, 5_000, 1_500, 1_000, 300, 0, 400, results=3_750, calls=1_250, tail=3_750)
     assert Bounds().scaled(1_000_000) == Bounds()
 
 
-def test_pa_12_messages_within_the_bound_are_byte_equal_and_older_ones_show_id_time_and_opening_words() -> None:
+@pytest.mark.states("PA-12")
+def test_messages_within_the_bound_are_byte_equal_and_older_ones_show_id_time_and_opening_words() -> None:
     session = lively()
     before = {item.id: item for item in session.log.view.items if item.kind == "user"}
     folded(session)
@@ -200,7 +207,8 @@ def test_pa_12_messages_within_the_bound_are_byte_equal_and_older_ones_show_id_t
     assert text_of(before[gone[-1]].content)[-200:] in text_of(cut.content)
 
 
-def test_pa_13_nothing_that_is_kept_verbatim_is_copied() -> None:
+@pytest.mark.states("PA-13")
+def test_nothing_that_is_kept_verbatim_is_copied() -> None:
     session = lively()
     body = folded(session)
     fold = body.edits[0]
@@ -213,7 +221,8 @@ def test_pa_13_nothing_that_is_kept_verbatim_is_copied() -> None:
     assert all(item.id.count(".") == 1 for item in moved)
 
 
-def test_pa_15_a_fold_makes_no_request() -> None:
+@pytest.mark.states("PA-15")
+def test_a_fold_makes_no_request() -> None:
     session = busy(FoldFromLog(), rounds=70)
     model = Scripted()
     assert online(session, run_policies(session, "before_call"), model).folded
@@ -221,7 +230,8 @@ def test_pa_15_a_fold_makes_no_request() -> None:
     assert {event.body.purpose for event in session.log.events() if isinstance(event.body, CallStarted)} == {"turn"}
 
 
-def test_pa_18_the_fallback_levels_are_tried_in_order_and_the_first_that_fits_is_taken() -> None:
+@pytest.mark.states("PA-18")
+def test_the_fallback_levels_are_tried_in_order_and_the_first_that_fits_is_taken() -> None:
     numbers = [number for number, _ in fallback_levels(Bounds(), 200_000)]
     assert numbers == [2, 3, 3, 3, 3, 3, 3, 4, 4, 5, 5]
     tails = [bounds.tail for _, bounds in fallback_levels(Bounds(), 200_000)]
@@ -234,7 +244,8 @@ def test_pa_18_the_fallback_levels_are_tried_in_order_and_the_first_that_fits_is
     ]
 
 
-def test_pa_12_the_list_of_older_messages_is_bounded_and_its_newest_openings_stay() -> None:
+@pytest.mark.states("PA-12")
+def test_the_list_of_older_messages_is_bounded_and_its_newest_openings_stay() -> None:
     session = work(profile("palimpsest"), resized(card("claude-sonnet-4-5"), 32_000))
     session.log.append(ContextStated((Statement("weather", "word " * 3_000), Statement("mode", "mode: build"))))
     for number in range(900):
@@ -254,7 +265,8 @@ def test_pa_12_the_list_of_older_messages_is_bounded_and_its_newest_openings_sta
     assert any("mode: build" in text for text in texts)
 
 
-def test_pa_12_the_list_counts_messages_that_the_evidence_only_counts() -> None:
+@pytest.mark.states("PA-12")
+def test_the_list_counts_messages_that_the_evidence_only_counts() -> None:
     evidence = Evidence(user_messages=(UserMessage("40.0", 0, "Go on."),), earlier=7)
     situation = dataclasses.replace(budget_of(CLAUDE), evidence=evidence)
     (listed,) = older_messages(situation, frozenset({"3.0", "40.0"}), (), 1_000).listed
@@ -266,7 +278,8 @@ def test_pa_12_the_list_counts_messages_that_the_evidence_only_counts() -> None:
     ]
 
 
-def test_pa_18_facts_that_can_be_done_without_go_before_the_list_of_older_messages() -> None:
+@pytest.mark.states("PA-18")
+def test_facts_that_can_be_done_without_go_before_the_list_of_older_messages() -> None:
     session = work(profile("palimpsest"), resized(card("claude-sonnet-4-5"), 32_000))
     session.log.append(ContextStated((Statement("weather", "word " * 22_000), Statement("mode", "mode: build"))))
     for number in range(900):
@@ -284,7 +297,8 @@ def test_pa_18_facts_that_can_be_done_without_go_before_the_list_of_older_messag
 @pytest.mark.parametrize(
     ("head", "request_words", "taken"), [(10, 60_000, 2), (10, 117_000, 3), (112_000, 500, 4), (10, 122_500, 5), (118_500, 500, 5)]
 )
-def test_pa_18_less_room_means_a_later_fallback_level(head: int, request_words: int, taken: int) -> None:
+@pytest.mark.states("PA-18")
+def test_less_room_means_a_later_fallback_level(head: int, request_words: int, taken: int) -> None:
     session = work(profile("palimpsest"))
     session.log.append(ContextStated(head=(Statement("instructions", "word " * head, "system"),)))
     for number in range(30):
@@ -297,7 +311,8 @@ def test_pa_18_less_room_means_a_later_fallback_level(head: int, request_words: 
     assert body.tokens_after <= 136_000
 
 
-def test_pa_18_the_floor_error_names_every_part_with_its_tokens_and_nothing_is_changed() -> None:
+@pytest.mark.states("PA-18")
+def test_the_floor_error_names_every_part_with_its_tokens_and_nothing_is_changed() -> None:
     session = work(profile("palimpsest"))
     session.log.append(ContextStated(head=(Statement("instructions", "rule " * 30_000, "system"),)))
     say(session, "do this: " + "detail " * 100_000)
@@ -320,7 +335,8 @@ def test_pa_18_the_floor_error_names_every_part_with_its_tokens_and_nothing_is_c
         assert words in message
 
 
-def test_pa_21_after_a_fold_head_instructions_mode_tasks_and_skills_are_those_of_now() -> None:
+@pytest.mark.states("PA-21")
+def test_after_a_fold_head_instructions_mode_tasks_and_skills_are_those_of_now() -> None:
     session = busy(rounds=5)
     session.log.append(ContextStated(head=(Statement("base", "the old head", "system"),)))
     before = {"mode": "mode: plan", "instructions": "old rules", "skills": "none", "tasks": "1. find the bug [open]"}
@@ -348,7 +364,8 @@ def test_pa_21_after_a_fold_head_instructions_mode_tasks_and_skills_are_those_of
     assert "find the bug" not in evidence
 
 
-def test_pa_25_undo_brings_back_the_exact_view_and_the_same_fold_is_not_proposed_again_in_that_epoch() -> None:
+@pytest.mark.states("PA-25")
+def test_undo_brings_back_the_exact_view_and_the_same_fold_is_not_proposed_again_in_that_epoch() -> None:
     session = busy(FoldFromLog(), rounds=62)
     before = session.log.view
     assert session.used > 160_000

@@ -2,6 +2,7 @@
 
 import itertools
 
+import pytest
 from workplace import offline, reply, say, use, work
 
 from palimpsest.agent.editing import run_policies
@@ -14,7 +15,8 @@ from palimpsest.policies.profile import Profile
 from palimpsest.policies.profiles import ThriftNumbers, with_numbers
 
 
-def test_pa_20_at_most_two_folds_happen_in_a_turn() -> None:
+@pytest.mark.states("PA-20")
+def test_at_most_two_folds_happen_in_a_turn() -> None:
     session = work(Profile("ours", (FoldFromLog(),), profile("palimpsest").budget, strictness="full"))
     say(session, "read all of it")
     for number in range(70):
@@ -26,7 +28,8 @@ def test_pa_20_at_most_two_folds_happen_in_a_turn() -> None:
     assert offline(session, run_policies(session, "asked")).folded
 
 
-def test_pa_20_a_long_turn_has_two_folds_and_then_goes_on_by_clearing() -> None:
+@pytest.mark.states("PA-20")
+def test_a_long_turn_has_two_folds_and_then_goes_on_by_clearing() -> None:
     # Results live so long that clearing frees nothing before the turn had its folds.
     session = work(with_numbers(ThriftNumbers(patience=100.0, usual=0), {}))
     say(session, "read all of it")
@@ -42,7 +45,8 @@ def test_pa_20_a_long_turn_has_two_folds_and_then_goes_on_by_clearing() -> None:
     assert kinds[-1] == "clear"
 
 
-def test_pa_20_where_words_alone_fill_the_room_a_turn_folds_once_more_because_nothing_could_be_sent() -> None:
+@pytest.mark.states("PA-20")
+def test_where_words_alone_fill_the_room_a_turn_folds_once_more_because_nothing_could_be_sent() -> None:
     session = work(profile("palimpsest"))
     say(session, "think about it")
     folds: list[int] = []
@@ -69,7 +73,8 @@ class Growing:
         )
 
 
-def test_pa_20_a_view_that_would_not_shrink_is_refused() -> None:
+@pytest.mark.states("PA-20")
+def test_a_view_that_would_not_shrink_is_refused() -> None:
     session = work(Profile("ours", (Growing(),), profile("palimpsest").budget, strictness="full"))
     say(session, "go")
     use(session, "c1", "Read", '{"file_path":"a.py"}', "x = 1\n" * 50)
@@ -78,7 +83,8 @@ def test_pa_20_a_view_that_would_not_shrink_is_refused() -> None:
     assert event.body.why == "the view would not be smaller"
 
 
-def test_pa_18_on_overflow_clearing_what_is_dead_comes_first_and_a_fold_only_if_that_is_not_enough() -> None:
+@pytest.mark.states("PA-18")
+def test_on_overflow_clearing_what_is_dead_comes_first_and_a_fold_only_if_that_is_not_enough() -> None:
     for useful, folds in ((10, False), (60, True)):
         session = work(profile("palimpsest"))
         say(session, "read all of it")

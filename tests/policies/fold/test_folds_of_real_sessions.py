@@ -78,7 +78,8 @@ def pooled(place: Place) -> tuple[Survival, list[str], int]:
     return found, lost, folds
 
 
-def test_pa_14_folds_of_made_up_sessions_show_every_edited_path_message_and_exit_code() -> None:
+@pytest.mark.states("PA-14")
+def test_folds_of_made_up_sessions_show_every_edited_path_message_and_exit_code() -> None:
     found, lost, folds = pooled(generated())
     assert folds >= 5
     assert (found.edited.ratio, found.messages.ratio) == (1.0, 1.0)
@@ -86,7 +87,8 @@ def test_pa_14_folds_of_made_up_sessions_show_every_edited_path_message_and_exit
 
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason=WITHOUT)
-def test_pa_14_folds_of_public_sessions_show_what_the_bars_demand() -> None:
+@pytest.mark.states("PA-14")
+def test_folds_of_public_sessions_show_what_the_bars_demand() -> None:
     found, lost, folds = pooled(recorded(CORPUS))
     assert folds > 50
     assert found.edited.ratio >= 0.99

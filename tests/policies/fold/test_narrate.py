@@ -76,7 +76,8 @@ WRONG: list[tuple[ScriptedReply, str]] = [
 
 
 @pytest.mark.parametrize(("wrong", "error"), WRONG)
-def test_pa_16_a_narrative_that_cannot_be_used_is_left_out_recorded_and_the_fold_stands(wrong: ScriptedReply, error: str) -> None:
+@pytest.mark.states("PA-16")
+def test_a_narrative_that_cannot_be_used_is_left_out_recorded_and_the_fold_stands(wrong: ScriptedReply, error: str) -> None:
     session = busy()
     ran = fold_with(session, wrong)
     failed = [event.body for event in ran.events if isinstance(event.body, Failed)]
@@ -88,7 +89,8 @@ def test_pa_16_a_narrative_that_cannot_be_used_is_left_out_recorded_and_the_fold
     assert body.by == "fold"
 
 
-def test_pa_16_without_a_model_there_is_no_failure_and_the_fold_stands() -> None:
+@pytest.mark.states("PA-16")
+def test_without_a_model_there_is_no_failure_and_the_fold_stands() -> None:
     session = busy()
     ran = offline(session, run_policies(session, "asked"))
     assert ran.folded
@@ -106,7 +108,8 @@ def test_pa_16_without_a_model_there_is_no_failure_and_the_fold_stands() -> None
         ("- value_3 is set [13.0].", "- value_3 is set."),
     ],
 )
-def test_pa_17_a_line_without_a_valid_citation_is_left_out_and_counted_and_a_true_one_stays(true: str, false: str) -> None:
+@pytest.mark.states("PA-17")
+def test_a_line_without_a_valid_citation_is_left_out_and_counted_and_a_true_one_stays(true: str, false: str) -> None:
     session = busy()
     ran = fold_with(session, f"{GOOD}\n{true}\n{false}")
     body = ran.edited[-1].body
@@ -115,7 +118,8 @@ def test_pa_17_a_line_without_a_valid_citation_is_left_out_and_counted_and_a_tru
     assert text_of(narratives(session)[0].content).split("\n", 1)[1] == f"{GOOD}\n{true}"
 
 
-def test_pa_17_a_narrative_without_any_supported_line_is_left_out() -> None:
+@pytest.mark.states("PA-17")
+def test_a_narrative_without_any_supported_line_is_left_out() -> None:
     session = busy()
     ran = fold_with(session, "## Goal\nThe user approved dropping the customers table [1.0].")
     assert ran.folded
@@ -160,7 +164,8 @@ def test_the_request_lists_the_events_that_can_be_cited() -> None:
     assert "[13.0] result: value_3 = 1 value_3 = 1" in listed
 
 
-def test_pa_19_after_three_failures_none_is_tried_until_asked_and_a_success_closes_the_circuit() -> None:
+@pytest.mark.states("PA-19")
+def test_after_three_failures_none_is_tried_until_asked_and_a_success_closes_the_circuit() -> None:
     session = busy("auto")
     for number in range(3):
         assert online(session, run_policies(session, "idle"), Scripted("")).folded
@@ -214,7 +219,8 @@ ENDS: dict[str, tuple[bytes, bytes]] = {
 
 
 @pytest.mark.parametrize("model", ENDS)
-def test_pa_22_the_request_has_the_live_prefix_byte_for_byte_and_one_block_more(model: str) -> None:
+@pytest.mark.states("PA-22")
+def test_the_request_has_the_live_prefix_byte_for_byte_and_one_block_more(model: str) -> None:
     session = busy(model=model)
     # A turn states the limit of its reply, and so does the narrative.
     live = encode(session.log.view, session.card, session.tools, with_reply_limit(session.params, session.card, 0)).body

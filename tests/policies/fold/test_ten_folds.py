@@ -96,11 +96,13 @@ def try_on(place: Place, recorded_as: str) -> int:
     return number
 
 
-def test_pa_12_ten_folds_of_a_made_up_session_lose_nothing_and_can_be_taken_back() -> None:
+@pytest.mark.states("PA-12")
+def test_ten_folds_of_a_made_up_session_lose_nothing_and_can_be_taken_back() -> None:
     assert try_on(generated(), "made3") == TIMES
 
 
-def test_pa_12_ten_looks_at_golden_sessions_lose_nothing_and_can_be_taken_back() -> None:
+@pytest.mark.states("PA-12")
+def test_ten_looks_at_golden_sessions_lose_nothing_and_can_be_taken_back() -> None:
     place = recorded(GOLDEN)
     folds = {name: try_on(place, name) for name in place.sessions}
     assert len(folds) >= 30
@@ -109,7 +111,8 @@ def test_pa_12_ten_looks_at_golden_sessions_lose_nothing_and_can_be_taken_back()
 
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason=WITHOUT)
-def test_pa_12_ten_folds_of_public_sessions_lose_nothing_and_can_be_taken_back() -> None:
+@pytest.mark.states("PA-12")
+def test_ten_folds_of_public_sessions_lose_nothing_and_can_be_taken_back() -> None:
     place = recorded(CORPUS)
     folds = sorted(try_on(place, name) for name in place.sessions)
     # All but the shortest are folded every time.

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from workplace import offline, reply, say, use, work
 
 from palimpsest.agent.editing import run_policies
@@ -37,7 +38,8 @@ def texts(items: tuple[Item, ...]) -> str:
     return "\n".join(text_of(item.content) if item.mask is None else item.mask.text for item in items)
 
 
-def test_pa_27_an_edited_file_shows_once_as_it_is_after_its_last_edit_also_after_more_folds() -> None:
+@pytest.mark.states("PA-27")
+def test_an_edited_file_shows_once_as_it_is_after_its_last_edit_also_after_more_folds() -> None:
     session = at_work()
     use(session, "r", "Read", '{"file_path":"src/parser.py"}', "     1\tdef parse_it():\n     2\t    return old_tree\n" * 1)
     use(session, "e", "Edit", '{"file_path":"src/parser.py","old_string":"old_tree","new_string":"new_tree"}', "done")
@@ -58,7 +60,8 @@ def test_pa_27_an_edited_file_shows_once_as_it_is_after_its_last_edit_also_after
     assert "return new_tree" not in texts(items)
 
 
-def test_pa_27_a_file_whose_text_is_not_known_any_more_does_not_show() -> None:
+@pytest.mark.states("PA-27")
+def test_a_file_whose_text_is_not_known_any_more_does_not_show() -> None:
     session = at_work()
     use(session, "r", "Read", '{"file_path":"src/parser.py"}', "def parse_it(): return old_tree\n" * 20)
     use(session, "e", "Edit", '{"file_path":"src/parser.py","old_string":"not in it","new_string":"new_tree"}', "done")
@@ -71,7 +74,8 @@ def with_files(session: Session, files: dict[str, str]) -> None:
     session.environment = replace(session.environment, look=lambda want: files.get(want.name))
 
 
-def test_pa_27_a_file_whose_text_is_not_known_shows_as_it_is_now_where_it_can_be_read() -> None:
+@pytest.mark.states("PA-27")
+def test_a_file_whose_text_is_not_known_shows_as_it_is_now_where_it_can_be_read() -> None:
     session = at_work()
     with_files(session, {"src/parser.py": "def parse_it(): return new_tree\n"})
     use(session, "r", "Read", '{"file_path":"src/parser.py"}', "def parse_it(): return old_tree\n" * 20)
@@ -84,7 +88,8 @@ def test_pa_27_a_file_whose_text_is_not_known_shows_as_it_is_now_where_it_can_be
     assert "return old_tree" not in texts(items)
 
 
-def test_pa_27_a_file_that_changed_since_its_last_recorded_edit_shows_as_it_is_now() -> None:
+@pytest.mark.states("PA-27")
+def test_a_file_that_changed_since_its_last_recorded_edit_shows_as_it_is_now() -> None:
     session = at_work()
     with_files(session, {"src/parser.py": "def parse_it():\n    return tree_of_the_user\n"})
     use(session, "r", "Read", '{"file_path":"src/parser.py"}', "     1\tdef parse_it():\n     2\t    return old_tree\n")

@@ -49,7 +49,8 @@ def in_the_middle(session: Session, usage: Usage = FULL) -> Session:
 
 
 @pytest.mark.parametrize("moment", OUTSIDE)
-def test_cx_33_outside_a_turn_messages_and_summary_stay_and_the_next_turn_states_the_context_behind_them(moment: Moment) -> None:
+@pytest.mark.states("CX-33")
+def test_outside_a_turn_messages_and_summary_stay_and_the_next_turn_states_the_context_behind_them(moment: Moment) -> None:
     session = worked()
     assert sorted(session.log.view.facts) == ["agents_md", "environment", "permissions"]
     online(session, run_policies(session, moment), Scripted("the summary"))
@@ -61,7 +62,8 @@ def test_cx_33_outside_a_turn_messages_and_summary_stay_and_the_next_turn_states
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_cx_34_within_a_turn_the_context_stands_directly_before_the_last_real_message_and_the_summary_last(name: str) -> None:
+@pytest.mark.states("CX-34")
+def test_within_a_turn_the_context_stands_directly_before_the_last_real_message_and_the_summary_last(name: str) -> None:
     session = in_the_middle(worked(name, 2))
     facts = session.log.view.facts
     online(session, run_policies(session, "before_call"), Scripted("the summary"))
@@ -71,7 +73,8 @@ def test_cx_34_within_a_turn_the_context_stands_directly_before_the_last_real_me
 
 
 @pytest.mark.parametrize("moment", OUTSIDE)
-def test_cx_34_in_the_newer_version_every_fold_moves_the_context(moment: Moment) -> None:
+@pytest.mark.states("CX-34")
+def test_in_the_newer_version_every_fold_moves_the_context(moment: Moment) -> None:
     session = worked("codex-0.166")
     facts = session.log.view.facts
     online(session, run_policies(session, moment), Scripted("the summary"))
@@ -79,7 +82,8 @@ def test_cx_34_in_the_newer_version_every_fold_moves_the_context(moment: Moment)
     assert session.log.view.facts == facts
 
 
-def test_cx_34_what_was_stated_again_moves_in_its_newest_form_and_what_only_happened_does_not() -> None:
+@pytest.mark.states("CX-34")
+def test_what_was_stated_again_moves_in_its_newest_form_and_what_only_happened_does_not() -> None:
     session = worked("codex-0.166")
     session.log.append(ContextStated((Statement("environment", "<environment_context>new"), Statement("turn_aborted", "<turn_aborted>"))))
     online(session, run_policies(session, "asked"), Scripted("the summary"))
@@ -87,7 +91,8 @@ def test_cx_34_what_was_stated_again_moves_in_its_newest_form_and_what_only_happ
     assert sorted(session.log.view.facts) == ["agents_md", "environment", "permissions"]
 
 
-def test_cx_34_a_statement_that_only_tells_what_changed_stays_with_the_whole() -> None:
+@pytest.mark.states("CX-34")
+def test_a_statement_that_only_tells_what_changed_stays_with_the_whole() -> None:
     session = codex_session("codex-0.166")
     whole = "<environment_context>\n  <cwd>/repo</cwd>\n  <shell>bash</shell>\n</environment_context>"
     session.log.append(ContextStated((Statement("environment", whole), Statement("agents_md", "# AGENTS.md instructions"))))
@@ -98,7 +103,8 @@ def test_cx_34_a_statement_that_only_tells_what_changed_stays_with_the_whole() -
     assert shows(session) == ["ask 0", whole, "<cwd>/repo/sub</cwd>", "# AGENTS.md instructions", "ask 1", "the summary"]
 
 
-def test_cx_35_the_insertion_point_falls_back_to_the_summary_then_the_compaction_item_then_the_end() -> None:
+@pytest.mark.states("CX-35")
+def test_the_insertion_point_falls_back_to_the_summary_then_the_compaction_item_then_the_end() -> None:
     context = (Keep("1.0"),)
     first, second = Group((Keep("2.0"),)), Group((Keep("3.0"), Keep("3.1")))
     summary = Group((Put("summary", Text("s")),), "summary")
@@ -112,7 +118,8 @@ def test_cx_35_the_insertion_point_falls_back_to_the_summary_then_the_compaction
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_cx_36_the_fold_keeps_the_newest_messages_and_cuts_the_one_that_crosses_the_bound(name: str) -> None:
+@pytest.mark.states("CX-36")
+def test_the_fold_keeps_the_newest_messages_and_cuts_the_one_that_crosses_the_bound(name: str) -> None:
     session = codex_session(name)
     for number, letter in enumerate("abcd"):
         turn(session, letter * 28_896, number)
@@ -124,7 +131,8 @@ def test_cx_36_the_fold_keeps_the_newest_messages_and_cuts_the_one_that_crosses_
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_cx_37_earlier_summaries_are_never_kept_and_real_messages_survive_three_folds(name: str) -> None:
+@pytest.mark.states("CX-37")
+def test_earlier_summaries_are_never_kept_and_real_messages_survive_three_folds(name: str) -> None:
     session = codex_session(name)
     for number in range(3):
         turn(session, f"ask {number}", number, usage=FULL)
@@ -142,7 +150,8 @@ def fold(session: Session) -> Fold:
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_cx_38_the_compaction_call_has_no_tools_the_same_cache_key_and_the_prompt_as_last_user_message(name: str) -> None:
+@pytest.mark.states("CX-38")
+def test_the_compaction_call_has_no_tools_the_same_cache_key_and_the_prompt_as_last_user_message(name: str) -> None:
     session = worked(name)
     provider = Scripted("the summary")
     online(session, run_policies(session, "turn_starts"), provider)
@@ -157,7 +166,8 @@ def test_cx_38_the_compaction_call_has_no_tools_the_same_cache_key_and_the_promp
     assert [(body.purpose, body.parts) for body in replied] == [("compact", (Text("the summary", "assistant"),))]
 
 
-def test_cx_38_the_call_has_the_base_instructions_of_every_other_and_no_instructions_of_its_own() -> None:
+@pytest.mark.states("CX-38")
+def test_the_call_has_the_base_instructions_of_every_other_and_no_instructions_of_its_own() -> None:
     for name in BOTH:
         session = codex_session(name)
         session.log.append(ContextStated(head=(Statement("base", "You write code.", "system"),)))
@@ -171,7 +181,8 @@ def test_cx_38_the_call_has_the_base_instructions_of_every_other_and_no_instruct
         assert [text_of(item.content) for item in session.log.view.head] == ["You write code."]
 
 
-def test_cx_38_the_prompt_may_come_from_the_settings_and_names_what_the_user_wants_kept() -> None:
+@pytest.mark.states("CX-38")
+def test_the_prompt_may_come_from_the_settings_and_names_what_the_user_wants_kept() -> None:
     session = worked(settings={"compact_prompt": "sum it up"})
     provider = Scripted("the summary")
     online(session, run_policies(session, "asked", asked="the parser"), provider)
@@ -182,7 +193,8 @@ def test_cx_38_the_prompt_may_come_from_the_settings_and_names_what_the_user_wan
     assert said(sent(provider))[-1].endswith("\nPay special attention to this: the parser")
 
 
-def test_cx_39_overflow_while_compacting_drops_the_oldest_with_its_counterpart_and_tries_again() -> None:
+@pytest.mark.states("CX-39")
+def test_overflow_while_compacting_drops_the_oldest_with_its_counterpart_and_tries_again() -> None:
     session = worked(turns=10)
     provider = Scripted(*[PromptTooLong("too long")] * 4, "the summary")
     ran = online(session, run_policies(session, "turn_starts"), provider)
@@ -195,7 +207,8 @@ def test_cx_39_overflow_while_compacting_drops_the_oldest_with_its_counterpart_a
     assert any("oldest items did not fit the request for the summary, which does not cover them" in line for line in ran.notices)
 
 
-def test_cx_41_a_trailing_model_switch_is_hidden_from_the_summariser_and_stands_behind_the_summary() -> None:
+@pytest.mark.states("CX-41")
+def test_a_trailing_model_switch_is_hidden_from_the_summariser_and_stands_behind_the_summary() -> None:
     for name in BOTH:
         session = worked(name)
         session.log.append(ContextStated((Statement("model_switch", "<model_switch>new</model_switch>", "developer"),)))
@@ -206,7 +219,8 @@ def test_cx_41_a_trailing_model_switch_is_hidden_from_the_summariser_and_stands_
         assert shows(session).count("<model_switch>new</model_switch>") == 1
 
 
-def test_cx_41_a_switch_before_the_newest_message_is_shown_to_the_summariser_and_folded() -> None:
+@pytest.mark.states("CX-41")
+def test_a_switch_before_the_newest_message_is_shown_to_the_summariser_and_folded() -> None:
     session = worked("codex-0.166")
     session.log.append(ContextStated((Statement("model_switch", "<model_switch>new</model_switch>", "developer"),)))
     turn(session, "ask 3", 3)
@@ -231,7 +245,8 @@ def test_the_summary_is_the_last_message_of_the_reply() -> None:
     assert last_message(ModelReplied(())) == ""
 
 
-def test_cx_44_what_the_log_proves_stands_behind_the_summary_if_the_user_wants_it() -> None:
+@pytest.mark.states("CX-44")
+def test_what_the_log_proves_stands_behind_the_summary_if_the_user_wants_it() -> None:
     for name in BOTH:
         session = codex_session(name, settings={"PAL_EVIDENCE": "on"})
         say(session, "fix the parser")

@@ -27,7 +27,8 @@ def folds(session: Session, moment: Moment = "turn_starts", incoming: int = 0) -
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_cx_21_the_profile_compacts_at_nine_tenths_of_the_window_reached_with_its_own_number(name: str) -> None:
+@pytest.mark.states("CX-21")
+def test_the_profile_compacts_at_nine_tenths_of_the_window_reached_with_its_own_number(name: str) -> None:
     for model, level in ((OTHER, 180_000), (SONNET, 180_000), (SMALL, 90_000)):
         assert codex_session(name, model).budget.compact_at == level
         assert not folds(filled(name, level - 1, model))
@@ -36,20 +37,23 @@ def test_cx_21_the_profile_compacts_at_nine_tenths_of_the_window_reached_with_it
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_cx_21_a_limit_lowers_the_level_and_is_clamped(name: str) -> None:
+@pytest.mark.states("CX-21")
+def test_a_limit_lowers_the_level_and_is_clamped(name: str) -> None:
     for limit, level in (("50_000", 50_000), ("195000", 180_000)):
         assert not folds(filled(name, level - 1, settings={"model_auto_compact_token_limit": limit}))
         assert folds(filled(name, level, settings={"model_auto_compact_token_limit": limit}))
 
 
-def test_cx_21_another_window_moves_the_level_and_the_newer_version_clamps_it_to_the_card() -> None:
+@pytest.mark.states("CX-21")
+def test_another_window_moves_the_level_and_the_newer_version_clamps_it_to_the_card() -> None:
     assert codex_session("codex", settings={"model_context_window": "400000"}).budget.compact_at == 360_000
     assert codex_session("codex-0.166", settings={"model_context_window": "400000"}).budget.compact_at == 180_000
     assert codex_session("codex-0.166", settings={"model_context_window": "100000"}).budget.compact_at == 90_000
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_cx_21_within_a_turn_what_was_added_since_the_report_counts(name: str) -> None:
+@pytest.mark.states("CX-21")
+def test_within_a_turn_what_was_added_since_the_report_counts(name: str) -> None:
     for reported, due in ((179_970, False), (179_971, True)):
         session = codex_session(name)
         turn(session, "ask", 1)
@@ -62,7 +66,8 @@ def test_cx_21_within_a_turn_what_was_added_since_the_report_counts(name: str) -
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_cx_23_the_incoming_message_and_pending_context_count_before_the_turn(name: str) -> None:
+@pytest.mark.states("CX-23")
+def test_the_incoming_message_and_pending_context_count_before_the_turn(name: str) -> None:
     assert not folds(filled(name, 179_000), incoming=999)
     assert folds(filled(name, 179_000), incoming=1_000)
 

@@ -1,5 +1,6 @@
 """The user messages that a hand-over keeps."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +18,8 @@ def letters() -> tuple[Item, ...]:
     return (*(said(number, letter + BIG) for number, letter in enumerate("abcd", 1)), said(5, "short e"))
 
 
-def test_cx_36_the_newest_within_20000_tokens_stay_in_order_and_the_one_that_crosses_is_cut_in_its_middle() -> None:
+@pytest.mark.states("CX-36")
+def test_the_newest_within_20000_tokens_stay_in_order_and_the_one_that_crosses_is_cut_in_its_middle() -> None:
     cut, *rest = keep_texts(messages_of(letters()), 20_000)
     text = "b" + BIG
     assert tokens_of(text) == 7_224
@@ -25,7 +27,8 @@ def test_cx_36_the_newest_within_20000_tokens_stay_in_order_and_the_one_that_cro
     assert rest == [(Keep("3.0"),), (Keep("4.0"),), (Keep("5.0"),)]
 
 
-def test_cx_36_the_newer_version_shows_the_cut_one_as_three_parts_of_one_message() -> None:
+@pytest.mark.states("CX-36")
+def test_the_newer_version_shows_the_cut_one_as_three_parts_of_one_message() -> None:
     cut = keep_texts(messages_of(letters()), 20_000, in_parts=True)[0]
     pieces = [piece.content for piece in cut if isinstance(piece, Put) and isinstance(piece.content, Text)]
     assert [len(piece.text) for piece in pieces] == [11_100, len("…1674 tokens truncated…"), 11_100]
@@ -33,13 +36,15 @@ def test_cx_36_the_newer_version_shows_the_cut_one_as_three_parts_of_one_message
     assert pieces[0].ref.startswith("msg_")
 
 
-def test_cx_36_nothing_is_kept_of_what_lies_before_a_bound_that_is_spent() -> None:
+@pytest.mark.states("CX-36")
+def test_nothing_is_kept_of_what_lies_before_a_bound_that_is_spent() -> None:
     items = (said(1, "a" * 40), said(2, "b" * 40))
     assert keep_texts(messages_of(items), 10) == ((Keep("2.0"),),)
     assert keep_texts(messages_of(items), 0) == ()
 
 
-def test_cx_37_earlier_summaries_and_context_are_no_messages_of_the_user() -> None:
+@pytest.mark.states("CX-37")
+def test_earlier_summaries_and_context_are_no_messages_of_the_user() -> None:
     context = Item("3.0", "context", Text("<environment_context>"), "environment")
     items = (said(1, "a"), said(2, "sum", "summary"), context, said(4, "b", "steering"))
     assert [message.text for message in messages_of(items)] == ["a", "b"]

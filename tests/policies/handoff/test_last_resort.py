@@ -36,7 +36,8 @@ def sound(session: Session) -> bool:
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_cx_44_a_failed_compaction_changes_nothing_while_the_next_request_can_be_sent(name: str) -> None:
+@pytest.mark.states("CX-44")
+def test_a_failed_compaction_changes_nothing_while_the_next_request_can_be_sent(name: str) -> None:
     session = worked(name, 185_000)
     before = session.log.view.items
     ran = online(session, run_policies(session, "turn_starts"), Scripted(DOWN))
@@ -48,7 +49,8 @@ def test_cx_44_a_failed_compaction_changes_nothing_while_the_next_request_can_be
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_cx_44_where_it_cannot_old_results_are_masked_and_the_message_stays(name: str) -> None:
+@pytest.mark.states("CX-44")
+def test_where_it_cannot_old_results_are_masked_and_the_message_stays(name: str) -> None:
     session = worked(name, 200_000)
     ran = online(session, run_policies(session, "turn_starts"), Scripted(DOWN))
     assert set(edits(ran)) == {("last_resort", Mask)}
@@ -58,7 +60,8 @@ def test_cx_44_where_it_cannot_old_results_are_masked_and_the_message_stays(name
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_cx_44_and_where_masks_are_not_enough_the_view_is_folded_without_a_model(name: str) -> None:
+@pytest.mark.states("CX-44")
+def test_and_where_masks_are_not_enough_the_view_is_folded_without_a_model(name: str) -> None:
     session = worked(name, 250_000, turns=12)
     ran = online(session, run_policies(session, "turn_starts"), Scripted(DOWN))
     first, *others = edits(ran)
@@ -70,7 +73,8 @@ def test_cx_44_and_where_masks_are_not_enough_the_view_is_folded_without_a_model
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_cx_44_within_a_turn_the_same_holds(name: str) -> None:
+@pytest.mark.states("CX-44")
+def test_within_a_turn_the_same_holds(name: str) -> None:
     session = worked(name, 1_000)
     say(session, "ask on")
     reply(session, ToolCall("last", "shell", "{}"), usage=Usage(input=200_000))
@@ -83,7 +87,8 @@ def test_cx_44_within_a_turn_the_same_holds(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_cx_45_a_fold_that_does_not_shrink_is_refused(name: str) -> None:
+@pytest.mark.states("CX-45")
+def test_a_fold_that_does_not_shrink_is_refused(name: str) -> None:
     session = codex_session(name)
     say(session, "ask")
     reply(session, Text("ok", "assistant"), usage=Usage(input=185_000))
@@ -96,7 +101,8 @@ def test_cx_45_a_fold_that_does_not_shrink_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_cx_45_a_summary_too_long_to_be_of_use_is_cut_until_the_view_fits(name: str) -> None:
+@pytest.mark.states("CX-45")
+def test_a_summary_too_long_to_be_of_use_is_cut_until_the_view_fits(name: str) -> None:
     session = worked(name, 250_000, turns=4, size=400_000)
     online(session, run_policies(session, "turn_starts"), Scripted("word " * 200_000))
     assert session.used < 180_000
@@ -105,7 +111,8 @@ def test_cx_45_a_summary_too_long_to_be_of_use_is_cut_until_the_view_fits(name: 
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_cx_45_at_most_two_folds_happen_in_a_turn_and_the_third_is_not_even_asked_for(name: str) -> None:
+@pytest.mark.states("CX-45")
+def test_at_most_two_folds_happen_in_a_turn_and_the_third_is_not_even_asked_for(name: str) -> None:
     session = codex_session(name)
     say(session, "ask")
     for number in range(3):
@@ -118,7 +125,8 @@ def test_cx_45_at_most_two_folds_happen_in_a_turn_and_the_third_is_not_even_aske
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_cx_45_three_failures_in_a_row_open_the_circuit_until_the_user_asks(name: str) -> None:
+@pytest.mark.states("CX-45")
+def test_three_failures_in_a_row_open_the_circuit_until_the_user_asks(name: str) -> None:
     session = worked(name, 185_000)
     for _ in range(3):
         online(session, run_policies(session, "turn_starts"), Scripted(DOWN))
@@ -131,7 +139,8 @@ def test_cx_45_three_failures_in_a_row_open_the_circuit_until_the_user_asks(name
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_cx_45_with_the_circuit_open_a_full_window_is_still_made_room_in(name: str) -> None:
+@pytest.mark.states("CX-45")
+def test_with_the_circuit_open_a_full_window_is_still_made_room_in(name: str) -> None:
     session = worked(name, 185_000, turns=12)
     for _ in range(3):
         online(session, run_policies(session, "turn_starts"), Scripted(DOWN))

@@ -81,7 +81,8 @@ def test_only_what_is_cached_is_sent(idle: JobSituation) -> None:
     assert want.items == idle.view.items[:1] != idle.view.items
 
 
-def test_pa_28_reads_have_the_cached_bytes_of_the_turn_and_stop_after_their_number() -> None:
+@pytest.mark.states("PA-28")
+def test_reads_have_the_cached_bytes_of_the_turn_and_stop_after_their_number() -> None:
     clock = FixedClock(1_000_000, 0)
     wrote = ModelReplied((Text("done", "assistant"),), usage=Usage(cache_write=50_000, output=50_000), model=MODEL)
     read = ModelReplied((Text("ok", "assistant"),), usage=Usage(cache_read=50_000, output=1), model=MODEL)

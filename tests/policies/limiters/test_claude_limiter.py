@@ -45,7 +45,8 @@ def shown(result: ToolReturned) -> str:
 
 
 @pytest.mark.parametrize(("tool", "limit"), [("Bash", 30_000), ("Grep", 400_000), ("mcp__x__y", 400_000)])
-def test_cc_13_a_result_of_exactly_the_limit_is_kept_and_one_character_more_is_offloaded(tool: str, limit: int) -> None:
+@pytest.mark.states("CC-13")
+def test_a_result_of_exactly_the_limit_is_kept_and_one_character_more_is_offloaded(tool: str, limit: int) -> None:
     fits = returned(Text("x" * limit), tool=tool)
     assert arrive(fits) is fits
     disk = Disk()
@@ -56,17 +57,20 @@ def test_cc_13_a_result_of_exactly_the_limit_is_kept_and_one_character_more_is_o
     assert (kept.result.call_id, kept.result.error) == ("toolu_1", True)
 
 
-def test_cc_13_the_profiles_bound_what_arrives_so() -> None:
+@pytest.mark.states("CC-13")
+def test_the_profiles_bound_what_arrives_so() -> None:
     assert profile("claude-code").limiter(card("claude-sonnet-4-5")) == ClaudeLimiter()
     assert profile("claude-code-2.1.325").limiter(card("claude-sonnet-4-5")) == ClaudeLimiter(short_names=True)
 
 
-def test_cc_13_list_content_is_measured_as_json_text() -> None:
+@pytest.mark.states("CC-13")
+def test_list_content_is_measured_as_json_text() -> None:
     parts = (Text("é"), Text("b"))
     assert length_of(ToolResult("c", parts)) == len('[{"type":"text","text":"é"},{"type":"text","text":"b"}]')
 
 
-def test_cc_14_results_with_an_image_without_content_or_whose_file_cannot_be_written_are_passed_on_unchanged() -> None:
+@pytest.mark.states("CC-14")
+def test_results_with_an_image_without_content_or_whose_file_cannot_be_written_are_passed_on_unchanged() -> None:
     def full(want: Want) -> Answer:
         raise StoreError("No space left on device")
 
@@ -86,7 +90,8 @@ def test_cc_14_results_with_an_image_without_content_or_whose_file_cannot_be_wri
         ("a" * 2_000, "a" * 2_000 + "\n"),
     ],
 )
-def test_cc_15_the_preview_ends_at_the_last_newline_past_the_half_of_2000_characters_else_at_2000_with_dots_only_if_cut(
+@pytest.mark.states("CC-15")
+def test_the_preview_ends_at_the_last_newline_past_the_half_of_2000_characters_else_at_2000_with_dots_only_if_cut(
     text: str, preview: str
 ) -> None:
     size = size_name(len(text))
@@ -94,7 +99,8 @@ def test_cc_15_the_preview_ends_at_the_last_newline_past_the_half_of_2000_charac
     assert placeholder(text, "/a/b.txt") == f"{expected}{preview}</persisted-output>"
 
 
-def test_cc_16_list_content_is_stored_as_indented_json_text_as_txt_named_by_the_call_id() -> None:
+@pytest.mark.states("CC-16")
+def test_list_content_is_stored_as_indented_json_text_as_txt_named_by_the_call_id() -> None:
     disk = Disk()
     arrive(returned(Text("x" * 20_000), Text("y" * 20_000), call_id="toolu_list"), disk.answer)
     arrive(returned(Text("z" * 40_000), call_id="toolu_text"), disk.answer)
@@ -103,7 +109,8 @@ def test_cc_16_list_content_is_stored_as_indented_json_text_as_txt_named_by_the_
     assert stored == json.dumps([{"type": "text", "text": "x" * 20_000}, {"type": "text", "text": "y" * 20_000}], indent=2)
 
 
-def test_cc_16_an_existing_file_is_not_rewritten() -> None:
+@pytest.mark.states("CC-16")
+def test_an_existing_file_is_not_rewritten() -> None:
     files = MemoryResultFiles("/results")
     assert files("a.txt", b"one") == files("a.txt", b"one") == "/results/a.txt"
     other = files("a.txt", b"two")
@@ -114,7 +121,8 @@ def test_cc_16_an_existing_file_is_not_rewritten() -> None:
     ("size", "name"),
     [(137_933, "134.7KB"), (2_048, "2KB"), (168_893, "164.9KB"), (400_001, "390.6KB"), (1_572_864, "1.5MB"), (1_000, "1000 bytes")],
 )
-def test_cc_16_sizes_print_in_units_of_1024_with_one_decimal_that_is_not_zero(size: int, name: str) -> None:
+@pytest.mark.states("CC-16")
+def test_sizes_print_in_units_of_1024_with_one_decimal_that_is_not_zero(size: int, name: str) -> None:
     assert size_name(size) == name
 
 

@@ -26,7 +26,8 @@ def run(session: Session, output: CapturedOutput, requested_tokens: int | None =
     return offline(session, limiter.command("c1", output, DONE, requested_tokens=requested_tokens))
 
 
-def test_cx_25_an_output_bounded_by_its_tool_is_not_cut_again_when_recorded() -> None:
+@pytest.mark.states("CX-25")
+def test_an_output_bounded_by_its_tool_is_not_cut_again_when_recorded() -> None:
     session = codex_session()
     bounded = run(session, CapturedOutput(NUMBERS))
     assert "tokens truncated…" in text_of(bounded)
@@ -36,7 +37,8 @@ def test_cx_25_an_output_bounded_by_its_tool_is_not_cut_again_when_recorded() ->
 
 @given(st.text(max_size=400), st.integers(10, 60), st.booleans())
 @example(text="000\x80\x80\x80\x80\x80\x80\x80\U00010000", limit=10, warns=True)
-def test_cx_25_whatever_the_output_is_the_header_fits_the_slack(text: str, limit: int, warns: bool) -> None:
+@pytest.mark.states("CX-25")
+def test_whatever_the_output_is_the_header_fits_the_slack(text: str, limit: int, warns: bool) -> None:
     # The original's smallest limit is far above its header; here the body alone shows the rule.
     session = codex_session()
     limiter = CodexLimiter(limit * 20, warns=warns)
@@ -44,14 +46,16 @@ def test_cx_25_whatever_the_output_is_the_header_fits_the_slack(text: str, limit
     assert offline(session, limiter(ToolReturned(bounded))).result.parts == bounded.parts
 
 
-def test_cx_25_an_output_not_bounded_by_its_tool_is_cut_at_the_limit_and_a_fifth() -> None:
+@pytest.mark.states("CX-25")
+def test_an_output_not_bounded_by_its_tool_is_cut_at_the_limit_and_a_fifth() -> None:
     session = codex_session()
     fits, cut = "x" * 48_000, "x" * 48_001
     assert arrive(session, ToolResult("c1", (Text(fits),))) == ToolResult("c1", (Text(fits),))
     assert text_of(arrive(session, ToolResult("c1", (Text(cut),)))) == "x" * 24_000 + "…1 tokens truncated…" + "x" * 24_000
 
 
-def test_cx_26_the_argument_can_lower_and_never_raise_the_limit() -> None:
+@pytest.mark.states("CX-26")
+def test_the_argument_can_lower_and_never_raise_the_limit() -> None:
     output = CapturedOutput(NUMBERS)
     assert "…26724 tokens truncated…" in bounded_body(output, 10_000, requested_tokens=500).text
     assert bounded_body(output, 500, requested_tokens=20_000) == bounded_body(output, 500)
@@ -59,7 +63,8 @@ def test_cx_26_the_argument_can_lower_and_never_raise_the_limit() -> None:
     assert "…106894 chars truncated…" in bounded_body(output, 10_000, "bytes", requested_tokens=500).text
 
 
-def test_cx_26_the_header_tells_code_time_and_original_token_count() -> None:
+@pytest.mark.states("CX-26")
+def test_the_header_tells_code_time_and_original_token_count() -> None:
     session = codex_session()
     head, _, body = text_of(run(session, CapturedOutput(NUMBERS), requested_tokens=500)).partition("Output:\n")
     assert head == "Chunk ID: a1b2c3\nWall time: 0.2500 seconds\nProcess exited with code 0\nOriginal token count: 27224\n"
@@ -68,14 +73,16 @@ def test_cx_26_the_header_tells_code_time_and_original_token_count() -> None:
     assert running == "Wall time: 10.0000 seconds\nProcess running with session ID 7\nOriginal token count: 1\nOutput:\nok"
 
 
-def test_cx_26_the_newer_version_begins_what_was_cut_with_a_warning() -> None:
+@pytest.mark.states("CX-26")
+def test_the_newer_version_begins_what_was_cut_with_a_warning() -> None:
     body = text_of(run(codex_session("codex-0.166"), CapturedOutput(NUMBERS))).partition("Output:\n")[2]
     assert body.startswith("Warning: truncated output (original token count: 27224)\nTotal output lines: 20000\n\n1\n2\n")
     short = text_of(run(codex_session("codex-0.166"), CapturedOutput("ok")))
     assert short.endswith("\nOriginal token count: 1\nOutput:\nok")
 
 
-def test_cx_27_in_a_content_list_images_stay_and_later_texts_become_one_line() -> None:
+@pytest.mark.states("CX-27")
+def test_in_a_content_list_images_stay_and_later_texts_become_one_line() -> None:
     session = codex_session(settings={"tool_output_token_limit": "10"})
     image = Image("image/png", "blob")
     result = ToolResult("c1", (Text("a" * 40), image, Text("b" * 40), Text("c"), Text("d")))
@@ -88,7 +95,8 @@ def test_cx_27_in_a_content_list_images_stay_and_later_texts_become_one_line() -
 
 
 @pytest.mark.parametrize("name", ["codex", "codex-0.166"])
-def test_cx_28_the_full_output_of_every_truncated_result_can_be_read_back_from_its_blob(name: str) -> None:
+@pytest.mark.states("CX-28")
+def test_the_full_output_of_every_truncated_result_can_be_read_back_from_its_blob(name: str) -> None:
     session = codex_session(name)
     by_tool, by_record = run(session, CapturedOutput(NUMBERS)), arrive(session, ToolResult("c2", (Text(NUMBERS),)))
     for result in (by_tool, by_record, arrive(session, by_tool)):
@@ -113,7 +121,8 @@ UNKNOWN = ("openai-compatible/custom-model", "local/small")
 
 @pytest.mark.parametrize("name", BOTH)
 @pytest.mark.parametrize("model", UNKNOWN)
-def test_cx_24_what_an_unknown_model_reads_is_bounded_at_10_000_bytes(name: str, model: str) -> None:
+@pytest.mark.states("CX-24")
+def test_what_an_unknown_model_reads_is_bounded_at_10_000_bytes(name: str, model: str) -> None:
     session = codex_session(name, card(model))
     first = "".join(f"{number}\n" for number in range(1, 3_001))
     assert "…3893 chars truncated…" in text_of(run(session, CapturedOutput(first)))
@@ -124,13 +133,15 @@ def test_cx_24_what_an_unknown_model_reads_is_bounded_at_10_000_bytes(name: str,
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_cx_24_a_setting_in_tokens_is_four_times_as_many_bytes_for_an_unknown_model(name: str) -> None:
+@pytest.mark.states("CX-24")
+def test_a_setting_in_tokens_is_four_times_as_many_bytes_for_an_unknown_model(name: str) -> None:
     session = codex_session(name, card(UNKNOWN[0]), {"tool_output_token_limit": "500"})
     assert "…106894 chars truncated…" in text_of(run(session, CapturedOutput(NUMBERS)))
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_cx_24_what_a_model_of_the_catalogue_reads_is_bounded_at_10_000_tokens(name: str) -> None:
+@pytest.mark.states("CX-24")
+def test_what_a_model_of_the_catalogue_reads_is_bounded_at_10_000_tokens(name: str) -> None:
     session = codex_session(name, card("gpt-5.5"))
     assert "…17224 tokens truncated…" in text_of(run(session, CapturedOutput(NUMBERS)))
     assert "…1 tokens truncated…" in text_of(arrive(session, ToolResult("c1", (Text("x" * 48_001),))))

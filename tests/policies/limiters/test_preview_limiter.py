@@ -30,7 +30,8 @@ def arrive(text: str, rule: PreviewLimiter | None = None, *others: Image) -> tup
 LONG = "".join(f"line {number} of a long output\n" for number in range(9_000))
 
 
-def test_pa_23_a_result_over_the_limit_arrives_as_head_and_tail_with_the_address_of_the_whole() -> None:
+@pytest.mark.states("PA-23")
+def test_a_result_over_the_limit_arrives_as_head_and_tail_with_the_address_of_the_whole() -> None:
     assert estimate(LONG) > 25_000
     returned, kept = arrive(LONG)
     shown = text_of(returned.result)
@@ -45,12 +46,14 @@ def test_pa_23_a_result_over_the_limit_arrives_as_head_and_tail_with_the_address
     assert (returned.tool, returned.exit) == ("Bash", 0)
 
 
-def test_pa_23_a_result_within_the_limit_arrives_as_it_is() -> None:
+@pytest.mark.states("PA-23")
+def test_a_result_within_the_limit_arrives_as_it_is() -> None:
     short = "line\n" * 4_000
     assert arrive(short) == (ToolReturned(ToolResult("c1", (Text(short),)), tool="Bash", exit=0), [])
 
 
-def test_pa_23_a_lower_limit_is_a_setting() -> None:
+@pytest.mark.states("PA-23")
+def test_a_lower_limit_is_a_setting() -> None:
     rule = profile("palimpsest", {"PAL_PREVIEW_ABOVE": "8000"}).limiter(card("claude-sonnet-4-5"))
     assert rule == PreviewLimiter(above=8_000)
     assert isinstance(rule, PreviewLimiter)
@@ -69,14 +72,16 @@ def test_text_in_another_encoding_is_no_binary_data(encoding: str) -> None:
 
 
 @pytest.mark.parametrize("data", ["\x7fELF\x02\x01\x01\0\0\0" * 50, "abc\0def", "\ufffd\ufffd\ufffdPNG\ufffd\x1a" * 30])
-def test_pa_23_binary_never_shows(data: str) -> None:
+@pytest.mark.states("PA-23")
+def test_binary_never_shows(data: str) -> None:
     returned, kept = arrive(data)
     size = len(data.encode())
     assert text_of(returned.result) == f"[binary, {size:,} bytes]"
     assert kept == [data.encode()]
 
 
-def test_pa_23_base64_is_named_and_the_text_around_it_stays() -> None:
+@pytest.mark.states("PA-23")
+def test_base64_is_named_and_the_text_around_it_stays() -> None:
     data = base64.b64encode(bytes(range(256)) * 20).decode()
     for encoded in (data, f"data:image/png;base64,{data}", "\n".join(data[start : start + 76] for start in range(0, len(data), 76))):
         returned, kept = arrive(f"the picture is {encoded}\nand that is all")

@@ -46,7 +46,8 @@ def with_head(name: str) -> Session:
 
 
 @pytest.mark.parametrize("name", ["claude-code", MEASURED])
-def test_cc_29_the_compaction_request_equals_the_conversations_head_tools_and_prefix_plus_one_text_block(name: str) -> None:
+@pytest.mark.states("CC-29")
+def test_the_compaction_request_equals_the_conversations_head_tools_and_prefix_plus_one_text_block(name: str) -> None:
     session = with_head(name)
     live = body_of(encode(session.log.view, session.card, session.tools, session.params))
     asked = body_of(compact(session).requests[0])
@@ -65,7 +66,8 @@ def marked(request: Sendable) -> list[str]:
     return [block.get("text", block["type"])[:17] for block in blocks if "cache_control" in block]
 
 
-def test_cc_29_the_prompt_is_marked_and_v_it_is_not_but_the_end_of_what_the_model_said_last_in_the_folded_part() -> None:
+@pytest.mark.states("CC-29")
+def test_the_prompt_is_marked_and_v_it_is_not_but_the_end_of_what_the_model_said_last_in_the_folded_part() -> None:
     assert marked(compact(with_head("claude-code")).requests[0]) == ["Be brief.", "Read them all.", "Answer in plain t"]
     assert marked(compact(with_head(MEASURED)).requests[0]) == ["Be brief.", "tool_use"]
 
@@ -82,7 +84,8 @@ def with_pictures(name: str) -> Session:
     return session
 
 
-def test_cc_30_images_and_documents_in_it_are_words_while_the_log_is_untouched() -> None:
+@pytest.mark.states("CC-30")
+def test_images_and_documents_in_it_are_words_while_the_log_is_untouched() -> None:
     session = with_pictures("claude-code")
     before = list(session.log.events())
     blocks = [block for message in body_of(compact(session).requests[0])["messages"] for block in message["content"]]
@@ -93,7 +96,8 @@ def test_cc_30_images_and_documents_in_it_are_words_while_the_log_is_untouched()
     assert list(session.log.events())[: len(before)] == before
 
 
-def test_cc_30_v_they_stay() -> None:
+@pytest.mark.states("CC-30")
+def test_they_stay() -> None:
     session = with_pictures(MEASURED)
     body = json.dumps(body_of(compact(session).requests[0]))
     assert body.count('"type": "image"') == 2
@@ -113,7 +117,8 @@ SECTIONS = (
 )
 
 
-def test_cc_31_our_prompt_names_all_nine_sections_in_order_forbids_tools_first_and_last_and_asks_for_both_tags() -> None:
+@pytest.mark.states("CC-31")
+def test_our_prompt_names_all_nine_sections_in_order_forbids_tools_first_and_last_and_asks_for_both_tags() -> None:
     text = prompt("claude_code/nine_sections")
     paragraphs = text.split("\n\n")
     for block, forbids in ((paragraphs[0], "Use no tool of any kind"), (paragraphs[-1], "no tool calls")):
@@ -164,7 +169,8 @@ def flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_cc_31_our_prompt_says_what_to_sum_up_how_to_think_and_what_each_section_holds() -> None:
+@pytest.mark.states("CC-31")
+def test_our_prompt_says_what_to_sum_up_how_to_think_and_what_each_section_holds() -> None:
     paragraphs = prompt("claude_code/nine_sections").split("\n\n")
     task, scratchpad = flat(paragraphs[1]), flat(paragraphs[2])
     assert [words for words in ASKED["task"] if words not in task] == []
@@ -176,7 +182,8 @@ def test_cc_31_our_prompt_says_what_to_sum_up_how_to_think_and_what_each_section
         assert [each for each in words if each not in flat(section)] == [], section
 
 
-def test_cc_32_compact_arguments_reach_that_one_prompt_only() -> None:
+@pytest.mark.states("CC-32")
+def test_compact_arguments_reach_that_one_prompt_only() -> None:
     session = fill(claude(), 60_000)
     asked = body_of(compact(session, asked="  say most about the lexer ").requests[0])["messages"][-1]["content"][-1]["text"]
     assert "\n\nAdditional Instructions:\nsay most about the lexer\n\nOnce more: plain text only" in asked
@@ -184,7 +191,8 @@ def test_cc_32_compact_arguments_reach_that_one_prompt_only() -> None:
     assert "lexer" not in json.dumps(body_of(compact(session).requests[0]))
 
 
-def test_cc_33_the_scratchpad_never_reaches_the_view_and_the_summary_text_follows_its_label() -> None:
+@pytest.mark.states("CC-33")
+def test_the_scratchpad_never_reaches_the_view_and_the_summary_text_follows_its_label() -> None:
     session = fill(claude(), 160_000)
     compact(session, "Well.\n<analysis>secret\nthoughts</analysis>\n<summary>\nThe parser is half done.\n</summary>\nBye.")
     (shown,) = texts(session)
@@ -206,7 +214,8 @@ def test_cc_33_the_scratchpad_never_reaches_the_view_and_the_summary_text_follow
         ("", ""),
     ],
 )
-def test_cc_33_missing_tags_make_the_whole_reply_the_summary(said: str, summary: str) -> None:
+@pytest.mark.states("CC-33")
+def test_missing_tags_make_the_whole_reply_the_summary(said: str, summary: str) -> None:
     assert ContinuationMessage().summary_of(ModelReplied((Text(said, "assistant"),))) == summary
 
 
@@ -221,7 +230,8 @@ def order(text: str, *parts: str) -> bool:
     return min(places) >= 0 and places == sorted(places)
 
 
-def test_cc_34_parts_of_the_result_message_come_in_order_the_continue_paragraph_only_after_an_automatic_compaction() -> None:
+@pytest.mark.states("CC-34")
+def test_parts_of_the_result_message_come_in_order_the_continue_paragraph_only_after_an_automatic_compaction() -> None:
     session = fill(claude(), 160_000)
     compact(session)
     (shown,) = texts(session)
@@ -238,7 +248,8 @@ def test_cc_34_parts_of_the_result_message_come_in_order_the_continue_paragraph_
 
 
 @pytest.mark.parametrize("name", ["claude-code", MEASURED])
-def test_cc_35_every_compaction_of_a_session_points_to_the_same_transcript(name: str) -> None:
+@pytest.mark.states("CC-35")
+def test_every_compaction_of_a_session_points_to_the_same_transcript(name: str) -> None:
     session = fill(claude(name), 170_000)
     compact(session)
     first = texts(session)[0]
@@ -249,7 +260,8 @@ def test_cc_35_every_compaction_of_a_session_points_to_the_same_transcript(name:
 
 
 @pytest.mark.parametrize("name", ["claude-code", MEASURED])
-def test_cc_36_a_second_compaction_folds_the_first_summary_and_nothing_of_before_is_shown_twice(name: str) -> None:
+@pytest.mark.states("CC-36")
+def test_a_second_compaction_folds_the_first_summary_and_nothing_of_before_is_shown_twice(name: str) -> None:
     session = fill(claude(name), 170_000)
     compact(session, "<summary>SUMMARY ONE</summary>")
     fill(session, 170_000, 6)
@@ -262,7 +274,8 @@ def test_cc_36_a_second_compaction_folds_the_first_summary_and_nothing_of_before
     assert len(session.log.view.items) == (1 if name == "claude-code" else 2)
 
 
-def test_cc_37_an_empty_summary_is_a_failure_and_leaves_the_view_as_it_was() -> None:
+@pytest.mark.states("CC-37")
+def test_an_empty_summary_is_a_failure_and_leaves_the_view_as_it_was() -> None:
     session = fill(claude(), 160_000)
     before = session.log.view.items
     ran = online(session, run_policies(session, "before_call"), Scripted(" \n "))
@@ -271,7 +284,8 @@ def test_cc_37_an_empty_summary_is_a_failure_and_leaves_the_view_as_it_was() -> 
     assert (session.log.view.items, session.log.health.failures) == (before, {"summarize": 1})
 
 
-def test_cc_38_v_the_last_round_and_the_pending_prompt_stay_verbatim_the_prompt_last_roles_alternating() -> None:
+@pytest.mark.states("CC-38")
+def test_the_last_round_and_the_pending_prompt_stay_verbatim_the_prompt_last_roles_alternating() -> None:
     session = claude(MEASURED)
     fill(session, 100_000, 4)
     use(session, "last", "Bash", '{"command":"make"}', "made")
@@ -286,7 +300,8 @@ def test_cc_38_v_the_last_round_and_the_pending_prompt_stay_verbatim_the_prompt_
     assert roles == ["user", "assistant", "user"]
 
 
-def test_cc_38_v_a_call_in_the_last_round_stays_with_its_result() -> None:
+@pytest.mark.states("CC-38")
+def test_a_call_in_the_last_round_stays_with_its_result() -> None:
     session = claude(MEASURED)
     fill(session, 100_000, 4)
     say(session, "make it")
@@ -296,7 +311,8 @@ def test_cc_38_v_a_call_in_the_last_round_stays_with_its_result() -> None:
     assert texts(session)[1:] == ["Bash {}", "made"]
 
 
-def test_cc_39_v_the_result_message_lists_used_tools_sorted_and_ends_with_the_note_on_verbatim_messages_also_after_compact() -> None:
+@pytest.mark.states("CC-39")
+def test_the_result_message_lists_used_tools_sorted_and_ends_with_the_note_on_verbatim_messages_also_after_compact() -> None:
     for asked in (None, ""):
         session = claude(MEASURED)
         use(session, "c1", "Write", "{}", "w" * 5_000)
@@ -337,7 +353,8 @@ def test_after_an_undo_the_same_compaction_waits_until_nothing_could_be_sent_any
     assert online(session, run_policies(session, "before_call"), provider).folded
 
 
-def test_cc_27_the_compaction_request_repeats_the_cache_edits_already_made() -> None:
+@pytest.mark.states("CC-27")
+def test_the_compaction_request_repeats_the_cache_edits_already_made() -> None:
     session = claude(settings={"cached_microcompact": "on"})
     for number in range(9):
         use(session, f"d{number}", "Bash", "{}", "x" * 40_000)

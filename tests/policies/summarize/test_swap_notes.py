@@ -45,7 +45,8 @@ def kept_tokens(session: Session) -> int:
     return sum(session.counter.item(item) for item in session.log.view.items[1:])
 
 
-def test_cc_48_swapping_notes_makes_no_model_call_and_keeps_10000_to_40000_with_at_least_5_texts() -> None:
+@pytest.mark.states("CC-48")
+def test_swapping_notes_makes_no_model_call_and_keeps_10000_to_40000_with_at_least_5_texts() -> None:
     session = unmasked()
     talk(session, 40, 2_000)
     noted(session)
@@ -65,7 +66,8 @@ def test_cc_48_swapping_notes_makes_no_model_call_and_keeps_10000_to_40000_with_
     assert unpaired(session.log.view.items) == frozenset()
 
 
-def test_cc_48_few_texts_move_the_start_back_until_there_are_five_or_40000() -> None:
+@pytest.mark.states("CC-48")
+def test_few_texts_move_the_start_back_until_there_are_five_or_40000() -> None:
     session = unmasked()
     talk(session, 6, 200)
     for number in range(20):
@@ -78,7 +80,8 @@ def test_cc_48_few_texts_move_the_start_back_until_there_are_five_or_40000() -> 
     assert 20_000 <= kept_tokens(session) <= 40_000
 
 
-def test_cc_48_what_the_notes_do_not_cover_stays_whole_even_above_40000() -> None:
+@pytest.mark.states("CC-48")
+def test_what_the_notes_do_not_cover_stays_whole_even_above_40000() -> None:
     session = unmasked()
     talk(session, 20, 2_000)
     noted(session)
@@ -95,7 +98,8 @@ def test_cc_48_what_the_notes_do_not_cover_stays_whole_even_above_40000() -> Non
     st.integers(100, 3_000),
     st.integers(0, 12_000),
 )
-def test_cc_49_the_keep_window_never_starts_between_a_call_and_its_result(steps: list[str], covers: int, tokens: int, least: int) -> None:
+@pytest.mark.states("CC-49")
+def test_the_keep_window_never_starts_between_a_call_and_its_result(steps: list[str], covers: int, tokens: int, least: int) -> None:
     session = unmasked()
     session.profile = with_(session.profile, policies=(SwapNotes(least=least),))
     say(session, "go " * 9_000)
@@ -118,7 +122,8 @@ def test_cc_49_the_keep_window_never_starts_between_a_call_and_its_result(steps:
     assert not any(isinstance(event.body, EditRefused) and "parted" in event.body.why for event in session.log.events())
 
 
-def test_cc_49_with_parallel_calls_the_window_begins_with_their_message() -> None:
+@pytest.mark.states("CC-49")
+def test_with_parallel_calls_the_window_begins_with_their_message() -> None:
     session = unmasked()
     talk(session, 12, 2_000)
     say(session, "look at both")
@@ -137,14 +142,16 @@ def give_up(session: Session) -> None:
     assert [edit.by for edit in edits(session)] == ["summarize"]
 
 
-def test_cc_50_a_without_notes_full_compaction_runs() -> None:
+@pytest.mark.states("CC-50")
+def test_a_without_notes_full_compaction_runs() -> None:
     session = unmasked()
     talk(session, 20, 2_000)
     full(session)
     give_up(session)
 
 
-def test_cc_50_b_with_notes_that_equal_the_empty_template_full_compaction_runs() -> None:
+@pytest.mark.states("CC-50")
+def test_b_with_notes_that_equal_the_empty_template_full_compaction_runs() -> None:
     session = unmasked()
     talk(session, 20, 2_000)
     noted(session, EMPTY)
@@ -155,7 +162,8 @@ def test_cc_50_b_with_notes_that_equal_the_empty_template_full_compaction_runs()
 
 
 @pytest.mark.parametrize("covers", [-1, 9_999, 0])
-def test_cc_50_c_when_the_last_covered_message_is_unknown_or_not_found_full_compaction_runs(covers: int) -> None:
+@pytest.mark.states("CC-50")
+def test_c_when_the_last_covered_message_is_unknown_or_not_found_full_compaction_runs(covers: int) -> None:
     session = unmasked()
     talk(session, 20, 2_000)
     noted(session, covers=covers)
@@ -163,7 +171,8 @@ def test_cc_50_c_when_the_last_covered_message_is_unknown_or_not_found_full_comp
     give_up(session)
 
 
-def test_cc_50_d_when_the_result_would_still_be_too_large_full_compaction_runs() -> None:
+@pytest.mark.states("CC-50")
+def test_d_when_the_result_would_still_be_too_large_full_compaction_runs() -> None:
     session = unmasked()
     talk(session, 2, 2_000)
     noted(session)
@@ -172,7 +181,8 @@ def test_cc_50_d_when_the_result_would_still_be_too_large_full_compaction_runs()
     give_up(session)
 
 
-def test_cc_50_arguments_of_an_asked_compaction_go_to_full_compaction_since_notes_cannot_follow_them() -> None:
+@pytest.mark.states("CC-50")
+def test_arguments_of_an_asked_compaction_go_to_full_compaction_since_notes_cannot_follow_them() -> None:
     session = unmasked()
     talk(session, 20, 2_000)
     noted(session)

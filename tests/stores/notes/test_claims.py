@@ -32,7 +32,8 @@ def taken(found: Claim | str) -> Claim:
     return found
 
 
-def test_cx_47_a_claim_is_exclusive_and_a_live_lease_is_respected(claims: JobClaims, clock: FixedClock) -> None:
+@pytest.mark.states("CX-47")
+def test_a_claim_is_exclusive_and_a_live_lease_is_respected(claims: JobClaims, clock: FixedClock) -> None:
     claim = taken(claims.claim("session", "s", 5))
     clock.time += HOUR - 1
     assert claims.claim("session", "s", 5) == "running"
@@ -41,7 +42,8 @@ def test_cx_47_a_claim_is_exclusive_and_a_live_lease_is_respected(claims: JobCla
     assert row == ClaimRow("session", "s", "running", claim.token, START + HOUR, 3, 0, 5, -1, START)
 
 
-def test_me_32_an_expired_lease_can_be_taken_and_a_late_completion_changes_nothing(claims: JobClaims, clock: FixedClock) -> None:
+@pytest.mark.states("ME-32")
+def test_an_expired_lease_can_be_taken_and_a_late_completion_changes_nothing(claims: JobClaims, clock: FixedClock) -> None:
     late = taken(claims.claim("session", "s", 5))
     clock.time += HOUR
     other = taken(claims.claim("session", "s", 5))
@@ -52,7 +54,8 @@ def test_me_32_an_expired_lease_can_be_taken_and_a_late_completion_changes_nothi
     assert claims.claim("session", "s", 5) == "up_to_date"
 
 
-def test_cx_47_what_a_stolen_job_would_have_stored_is_not_stored(claims: JobClaims, clock: FixedClock, tmp_path: Path) -> None:
+@pytest.mark.states("CX-47")
+def test_what_a_stolen_job_would_have_stored_is_not_stored(claims: JobClaims, clock: FixedClock, tmp_path: Path) -> None:
     late = taken(claims.claim("session", "s", 5))
     clock.time += HOUR
     taken(claims.claim("session", "s", 5))
@@ -61,7 +64,8 @@ def test_cx_47_what_a_stolen_job_would_have_stored_is_not_stored(claims: JobClai
     assert RolloutRows(JobsDatabase(tmp_path)).all() == ()
 
 
-def test_cx_48_a_failed_job_waits_an_hour_and_has_three_tries(claims: JobClaims, clock: FixedClock) -> None:
+@pytest.mark.states("CX-48")
+def test_a_failed_job_waits_an_hour_and_has_three_tries(claims: JobClaims, clock: FixedClock) -> None:
     for _ in range(3):
         assert claims.fail(taken(claims.claim("session", "s", 5)), "no\n answer")
         assert claims.claim("session", "s", 5) == "retry_later"
@@ -72,7 +76,8 @@ def test_cx_48_a_failed_job_waits_an_hour_and_has_three_tries(claims: JobClaims,
     assert (row.status, row.error, row.retries_left) == ("failed", "no answer", 0)
 
 
-def test_cx_48_a_newer_watermark_resets_the_pause_and_the_tries(claims: JobClaims) -> None:
+@pytest.mark.states("CX-48")
+def test_a_newer_watermark_resets_the_pause_and_the_tries(claims: JobClaims) -> None:
     claims.fail(taken(claims.claim("session", "s", 5)), "no answer")
     assert claims.claim("session", "s", 5) == "retry_later"
     assert claims.claim("session", "s", 4) == "retry_later"
@@ -82,7 +87,8 @@ def test_cx_48_a_newer_watermark_resets_the_pause_and_the_tries(claims: JobClaim
     assert (row.retries_left, row.retry_at) == (3, 0)
 
 
-def test_cx_53_a_consolidation_runs_only_when_its_watermark_passed_the_last_success(claims: JobClaims, clock: FixedClock) -> None:
+@pytest.mark.states("CX-53")
+def test_a_consolidation_runs_only_when_its_watermark_passed_the_last_success(claims: JobClaims, clock: FixedClock) -> None:
     assert claims.claim_pending("scope", "user") == "up_to_date"
     claims.enqueue("scope", "user")
     claim = taken(claims.claim_pending("scope", "user"))
@@ -93,7 +99,8 @@ def test_cx_53_a_consolidation_runs_only_when_its_watermark_passed_the_last_succ
     assert taken(claims.claim_pending("scope", "user")).watermark == claim.watermark + 1
 
 
-def test_cx_53_what_is_enqueued_during_a_run_is_done_after_it(claims: JobClaims) -> None:
+@pytest.mark.states("CX-53")
+def test_what_is_enqueued_during_a_run_is_done_after_it(claims: JobClaims) -> None:
     claims.enqueue("scope", "user")
     claim = taken(claims.claim_pending("scope", "user"))
     claims.enqueue("scope", "user")
@@ -114,7 +121,8 @@ def test_a_consolidation_waits_for_its_cooldown_and_enqueueing_gives_it_new_trie
     taken(claims.claim_pending("scope", "user", 6 * HOUR))
 
 
-def test_cx_54_a_heartbeat_extends_the_lease(claims: JobClaims, clock: FixedClock) -> None:
+@pytest.mark.states("CX-54")
+def test_a_heartbeat_extends_the_lease(claims: JobClaims, clock: FixedClock) -> None:
     claims.enqueue("scope", "user")
     claim = taken(claims.claim_pending("scope", "user"))
     clock.time += HOUR - 1
@@ -135,7 +143,8 @@ def test_a_released_job_can_be_taken_at_once_and_has_lost_no_try(claims: JobClai
 
 
 @given(st.lists(st.sampled_from(("enqueue", "claim", "complete", "fail", "later")), max_size=30))
-def test_cx_53_enqueueing_always_moves_the_watermark_forward(tmp_path_factory: pytest.TempPathFactory, steps: list[str]) -> None:
+@pytest.mark.states("CX-53")
+def test_enqueueing_always_moves_the_watermark_forward(tmp_path_factory: pytest.TempPathFactory, steps: list[str]) -> None:
     clock = FixedClock(START)
     claims = JobClaims(JobsDatabase(tmp_path_factory.mktemp("jobs")), clock, ClaimRules())
     held: Claim | None = None
@@ -176,7 +185,8 @@ for number in range(40):
 """
 
 
-def test_me_32_two_processes_at_once_do_each_job_once(tmp_path: Path) -> None:
+@pytest.mark.states("ME-32")
+def test_two_processes_at_once_do_each_job_once(tmp_path: Path) -> None:
     workers = [
         subprocess.Popen([sys.executable, "-c", _WORKER, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for _ in range(2)

@@ -53,7 +53,8 @@ def test_hooks_and_settings_of_the_user_have_no_part_in_it(tmp_path: Path) -> No
     assert git(folder, "log", "--format=%s").splitlines() == ["two", "one"]
 
 
-def test_me_09_a_restart_leaves_one_commit_and_no_object_of_what_was_there_before(tmp_path: Path) -> None:
+@pytest.mark.states("ME-09")
+def test_a_restart_leaves_one_commit_and_no_object_of_what_was_there_before(tmp_path: Path) -> None:
     folder = folder_with_a_note(tmp_path / "memory")
     history = NoteHistory(folder)
     history.commit("saved user_a")

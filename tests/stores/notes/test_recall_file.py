@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from palimpsest.memory.recall_store import LogRow, NoteUse, RecallFile, Stored
 
 ROW = LogRow("s1", "p", 10, 20)
@@ -51,7 +53,8 @@ def test_a_damaged_file_is_made_again(tmp_path: Path) -> None:
     again.close()
 
 
-def test_me_09_what_was_replaced_or_dropped_is_in_no_byte_of_the_files(tmp_path: Path) -> None:
+@pytest.mark.states("ME-09")
+def test_what_was_replaced_or_dropped_is_in_no_byte_of_the_files(tmp_path: Path) -> None:
     file = RecallFile(tmp_path / "index.sqlite")
     file.save({"p": b"Xanadu " * 3_000, "q": b"kept"})
     file.add("p", [("s1:1", b"Xanadu again")], ROW)

@@ -18,7 +18,8 @@ def git(folder: Path, *words: str) -> None:
     )
 
 
-def test_me_17_two_work_trees_of_one_repository_share_a_scope_and_other_projects_do_not(tmp_path: Path) -> None:
+@pytest.mark.states("ME-17")
+def test_two_work_trees_of_one_repository_share_a_scope_and_other_projects_do_not(tmp_path: Path) -> None:
     main, other, plain = tmp_path / "main", tmp_path / "other", tmp_path / "plain"
     for folder, message in ((main, "one"), (other, "two")):
         folder.mkdir()

@@ -33,7 +33,8 @@ def test_a_damaged_database_is_an_error_in_one_line(tmp_path: Path) -> None:
         DaySpending(tmp_path).used("2026-05-04")
 
 
-def test_me_20_a_reservation_that_would_exceed_the_day_is_refused_and_counts_nothing(tmp_path: Path) -> None:
+@pytest.mark.states("ME-20")
+def test_a_reservation_that_would_exceed_the_day_is_refused_and_counts_nothing(tmp_path: Path) -> None:
     spending, most = DaySpending(tmp_path), Tokens(100, 10)
     assert spending.reserve("2026-05-01", Tokens(60, 5), most)
     assert not spending.reserve("2026-05-01", Tokens(41, 5), most)

@@ -61,7 +61,8 @@ def load(skills: Shelf, workspace: Path, *hidden: Path, **arguments: object) -> 
     return asyncio.run(tool.run(json.dumps(arguments), Workspace(workspace)))
 
 
-def test_oc_48_the_list_shows_name_and_description_and_a_skill_without_one_is_only_loadable(skills: Shelf, tmp_path: Path) -> None:
+@pytest.mark.states("OC-48")
+def test_the_list_shows_name_and_description_and_a_skill_without_one_is_only_loadable(skills: Shelf, tmp_path: Path) -> None:
     listed = skill_tool(skills, lists=True).declaration.description.partition("The skills:\n")[2]
     assert listed == "nameless: named by its folder\nrelease: How a release is made."
     assert load(skills, tmp_path, name="nameless").text.endswith("\n\nx")
@@ -76,7 +77,8 @@ def test_the_path_of_a_skill_loads_it_also_where_another_one_has_its_name(skills
     assert load(skills, tmp_path, name=str(one / "release" / "SKILL.md")).error
 
 
-def test_cl_44_a_body_is_absent_until_it_is_asked_for_and_loading_it_runs_nothing(skills: Shelf, tmp_path: Path) -> None:
+@pytest.mark.states("CL-44")
+def test_a_body_is_absent_until_it_is_asked_for_and_loading_it_runs_nothing(skills: Shelf, tmp_path: Path) -> None:
     declaration = skill_tool(skills).declaration
     listing = skill_tool(skills, lists=True).declaration.description
     assert BODY.strip() not in listing + declaration.description
@@ -87,7 +89,8 @@ def test_cl_44_a_body_is_absent_until_it_is_asked_for_and_loading_it_runs_nothin
     assert not any(path.name == "ran" for path in tmp_path.rglob("*"))
 
 
-def test_cl_44_a_loaded_body_is_never_masked_by_layer_one() -> None:
+@pytest.mark.states("CL-44")
+def test_a_loaded_body_is_never_masked_by_layer_one() -> None:
     session = work(classroom({}))
     say(session, "release it")
     for number, tool in enumerate(("skill", "bash", "bash", "bash", "bash")):
@@ -99,7 +102,8 @@ def test_cl_44_a_loaded_body_is_never_masked_by_layer_one() -> None:
     assert (list(tools.values()), masked) == (["skill", "bash", "bash", "bash", "bash"], ["7.0"])
 
 
-def test_oc_48_results_of_skills_are_none_of_those_that_clear_results_may_mask() -> None:
+@pytest.mark.states("OC-48")
+def test_results_of_skills_are_none_of_those_that_clear_results_may_mask() -> None:
     session = work(classroom({}))
     say(session, "release it")
     use(session, "c1", "skill", "{}", "x" * 200)

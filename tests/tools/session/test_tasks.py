@@ -66,7 +66,8 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
-def test_cl_27_the_first_task_is_1_and_after_a_restart_with_task_4_the_next_is_5(project: Project) -> None:
+@pytest.mark.states("CL-27")
+def test_the_first_task_is_1_and_after_a_restart_with_task_4_the_next_is_5(project: Project) -> None:
     assert project.use("task_create", subject="parse").text.startswith("Task #1 created\n")
     project.put(id=4, subject="old")
     again = Project(project.workspace.root)
@@ -77,7 +78,8 @@ def test_cl_27_the_first_task_is_1_and_after_a_restart_with_task_4_the_next_is_5
     assert again.use("task_create", subject="newest").text.startswith("Task #10 created\n")
 
 
-def test_cl_28_a_new_task_is_pending_without_edges_and_owner_and_keeps_its_description(project: Project) -> None:
+@pytest.mark.states("CL-28")
+def test_a_new_task_is_pending_without_edges_and_owner_and_keeps_its_description(project: Project) -> None:
     state = '{"id":1,"subject":"parse","description":"all of it","status":"pending","blockedBy":[],"blocks":[],"owner":""}'
     assert project.use("task_create", subject="parse", description="all of it") == ToolOutput(
         f"Task #1 created\n{state}", events=(TaskChanged("task 1", "created", Raw(state.encode())),)
@@ -86,7 +88,8 @@ def test_cl_28_a_new_task_is_pending_without_edges_and_owner_and_keeps_its_descr
 
 
 @pytest.mark.parametrize("arguments", [{"number": 2, "add_blocked_by": [1]}, {"number": 1, "add_blocks": [2]}])
-def test_cl_29_an_edge_is_written_in_both_tasks_by_one_operation(project: Project, arguments: dict[str, Any]) -> None:
+@pytest.mark.states("CL-29")
+def test_an_edge_is_written_in_both_tasks_by_one_operation(project: Project, arguments: dict[str, Any]) -> None:
     project.create("a", "b")
     output = project.update(**arguments)
     assert (project.task(1), project.task(2)) == (Task(1, "a", blocks=(2,)), Task(2, "b", blocked_by=(1,)))
@@ -105,7 +108,8 @@ def test_cl_29_an_edge_is_written_in_both_tasks_by_one_operation(project: Projec
         ({"add_blocked_by": [4, 3]}, "task 3 waits for task 1 already; the edge would close a cycle, and nothing was changed"),
     ],
 )
-def test_cl_30_an_edge_to_itself_to_an_unknown_task_or_in_a_cycle_changes_no_file(
+@pytest.mark.states("CL-30")
+def test_an_edge_to_itself_to_an_unknown_task_or_in_a_cycle_changes_no_file(
     project: Project, arguments: dict[str, object], said: str
 ) -> None:
     project.create("a", "b", "c", "d")
@@ -116,7 +120,8 @@ def test_cl_30_an_edge_to_itself_to_an_unknown_task_or_in_a_cycle_changes_no_fil
     assert project.files() == before
 
 
-def test_cl_31_completing_one_blocker_leaves_a_task_blocked_and_completing_all_unlocks_it(project: Project) -> None:
+@pytest.mark.states("CL-31")
+def test_completing_one_blocker_leaves_a_task_blocked_and_completing_all_unlocks_it(project: Project) -> None:
     for number in (2, 3):
         project.put(id=number, subject=f"t{number}")
     project.put(id=4, subject="t4", blockedBy=[2, 3])
@@ -126,7 +131,8 @@ def test_cl_31_completing_one_blocker_leaves_a_task_blocked_and_completing_all_u
     assert project.task(4) == Task(4, "t4")
 
 
-def test_cl_32_an_update_names_the_tasks_that_it_unlocked(project: Project) -> None:
+@pytest.mark.states("CL-32")
+def test_an_update_names_the_tasks_that_it_unlocked(project: Project) -> None:
     for number in (2, 3):
         project.put(id=number, subject=f"t{number}")
     for number in (4, 5):
@@ -135,7 +141,8 @@ def test_cl_32_an_update_names_the_tasks_that_it_unlocked(project: Project) -> N
     assert project.update(3, status="completed").text.split("\n")[-1] == "unlocked: 4, 5"
 
 
-def test_cl_33_every_task_is_in_exactly_one_group(project: Project) -> None:
+@pytest.mark.states("CL-33")
+def test_every_task_is_in_exactly_one_group(project: Project) -> None:
     project.create("a", "b", "c", "d")
     project.update(1, status="in_progress", owner="ann")
     project.update(2, add_blocked_by=[1])
@@ -151,7 +158,8 @@ def test_cl_33_every_task_is_in_exactly_one_group(project: Project) -> None:
     assert project.lines(owner="ann") == ["[>] 1 a (owner ann)"]
 
 
-def test_cl_34_of_a_diamond_the_last_task_is_ready_only_after_both_sides(project: Project) -> None:
+@pytest.mark.states("CL-34")
+def test_of_a_diamond_the_last_task_is_ready_only_after_both_sides(project: Project) -> None:
     project.create("A", "C", "D", "E")
     project.update(1, add_blocks=[2, 3])
     project.update(4, add_blocked_by=[2, 3])
@@ -162,7 +170,8 @@ def test_cl_34_of_a_diamond_the_last_task_is_ready_only_after_both_sides(project
     assert project.update(3, status="completed").text.endswith("\nunlocked: 4")
 
 
-def test_cl_35_a_blocked_task_cannot_be_started_and_the_error_names_the_blockers(project: Project) -> None:
+@pytest.mark.states("CL-35")
+def test_a_blocked_task_cannot_be_started_and_the_error_names_the_blockers(project: Project) -> None:
     project.create("a", "b", "c")
     project.update(3, add_blocked_by=[1, 2])
     before = project.files()
@@ -200,7 +209,8 @@ except ToolError as error:
 """
 
 
-def test_cl_36_of_several_processes_that_take_one_task_exactly_one_succeeds(project: Project) -> None:
+@pytest.mark.states("CL-36")
+def test_of_several_processes_that_take_one_task_exactly_one_succeeds(project: Project) -> None:
     project.create("a")
     takers = [
         subprocess.Popen(
@@ -254,7 +264,8 @@ TaskGraph(TaskFiles(Path(sys.argv[1]), write)).update(TaskUpdate(1, "completed")
 
 
 @pytest.mark.parametrize("writes", [0, 1, 2])
-def test_cl_37_a_crash_between_two_writes_leaves_every_file_whole_and_the_graph_right(project: Project, writes: int) -> None:
+@pytest.mark.states("CL-37")
+def test_a_crash_between_two_writes_leaves_every_file_whole_and_the_graph_right(project: Project, writes: int) -> None:
     project.create("a", "b", "c")
     project.update(1, add_blocks=[2, 3])
     ended = subprocess.run([sys.executable, "-c", DYING, str(project.folder), str(writes)], check=False)
@@ -269,7 +280,8 @@ def test_cl_37_a_crash_between_two_writes_leaves_every_file_whole_and_the_graph_
     assert project.task(3).blocked_by == (() if writes else (1,))
 
 
-def test_cl_38_files_edited_by_hand_are_read_as_they_are_and_damaged_ones_are_reported_and_kept(project: Project) -> None:
+@pytest.mark.states("CL-38")
+def test_files_edited_by_hand_are_read_as_they_are_and_damaged_ones_are_reported_and_kept(project: Project) -> None:
     project.put(id=1, subject="by hand", status="in_progress", note="mine")
     project.put(id=2, subject="waits", blockedBy=[1, 8])
     (project.folder / "task_3.json").write_text("{ not json")
@@ -287,7 +299,8 @@ def test_cl_38_files_edited_by_hand_are_read_as_they_are_and_damaged_ones_are_re
     assert (project.folder / "task_3.json").read_text() == "{ not json"
 
 
-def test_cl_39_the_output_of_a_command_is_in_a_log_file_and_only_its_name_and_size_are_returned(project: Project) -> None:
+@pytest.mark.states("CL-39")
+def test_the_output_of_a_command_is_in_a_log_file_and_only_its_name_and_size_are_returned(project: Project) -> None:
     project.create("a")
 
     async def run(**arguments: object) -> ToolOutput:
@@ -322,7 +335,8 @@ def test_an_output_is_read_from_its_end_within_bounds(project: Project) -> None:
     assert (lines[0], len(lines), lines[-1]) == ("[96,000 bytes before this are left out]", 2_001, "line   9999")
 
 
-def test_cl_40_the_graph_answers_its_three_questions_after_two_compactions_as_before(project: Project) -> None:
+@pytest.mark.states("CL-40")
+def test_the_graph_answers_its_three_questions_after_two_compactions_as_before(project: Project) -> None:
     project.create("a", "b", "c")
     project.update(2, add_blocked_by=[1])
     project.update(3, status="completed")

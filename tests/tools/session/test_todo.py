@@ -48,7 +48,8 @@ def reminders(session: Session) -> int:
     return sum(item.kind == "reminder" for item in session.log.view.items)
 
 
-def test_cl_20_two_items_in_progress_are_an_error_and_change_nothing(workspace: Workspace) -> None:
+@pytest.mark.states("CL-20")
+def test_two_items_in_progress_are_an_error_and_change_nothing(workspace: Workspace) -> None:
     two = [{"id": name, "text": name, "status": "in_progress"} for name in "ab"]
     assert todo(workspace, *two) == ToolOutput("Only one task can be in_progress", error=True)
     session = work(PROFILE)
@@ -57,7 +58,8 @@ def test_cl_20_two_items_in_progress_are_an_error_and_change_nothing(workspace: 
     assert todo_list(session.log.events()) == (TodoItem("1", "read"),)
 
 
-def test_cl_21_an_item_without_status_is_pending_and_an_unknown_status_is_an_error(workspace: Workspace) -> None:
+@pytest.mark.states("CL-21")
+def test_an_item_without_status_is_pending_and_an_unknown_status_is_an_error(workspace: Workspace) -> None:
     state = Raw(b'[{"id":"1","text":"read","status":"pending"}]')
     assert todo(workspace, {"id": "1", "text": "read"}) == ToolOutput(
         "[ ] read\n0/1 done", events=(TaskChanged("todos", "replaced", state),)
@@ -67,7 +69,8 @@ def test_cl_21_an_item_without_status_is_pending_and_an_unknown_status_is_an_err
     assert output.text.startswith("The arguments of todo are not valid: Invalid enum value 'doing'")
 
 
-def test_cl_22_the_list_is_rendered_with_marks_in_the_given_order(workspace: Workspace) -> None:
+@pytest.mark.states("CL-22")
+def test_the_list_is_rendered_with_marks_in_the_given_order(workspace: Workspace) -> None:
     items = [{"id": "1", "text": "read", "status": "completed"}, {"id": "2", "text": "write", "status": "in_progress"}]
     assert todo(workspace, *items, {"id": "3", "text": "test\nall"}).text == "[x] read\n[>] write\n[ ] test all\n1/3 done"
 
@@ -84,7 +87,8 @@ def test_a_list_out_of_bounds_is_an_error(workspace: Workspace, items: list[obje
     assert todo(workspace, *items) == ToolOutput(said, error=True)
 
 
-def test_cl_23_the_reminder_stands_before_the_results_of_the_third_round_and_again_on_the_fourth() -> None:
+@pytest.mark.states("CL-23")
+def test_the_reminder_stands_before_the_results_of_the_third_round_and_again_on_the_fourth() -> None:
     session = work(PROFILE)
     say(session, "build it")
     counts = []
@@ -97,7 +101,8 @@ def test_cl_23_the_reminder_stands_before_the_results_of_the_third_round_and_aga
 
 
 @pytest.mark.parametrize("status", ["pending", "no such status"])
-def test_cl_24_a_round_with_todo_resets_the_counter_and_so_does_one_that_fails(workspace: Workspace, status: str) -> None:
+@pytest.mark.states("CL-24")
+def test_a_round_with_todo_resets_the_counter_and_so_does_one_that_fails(workspace: Workspace, status: str) -> None:
     session = work(PROFILE)
     say(session, "build it")
     use(session, "c1", "bash", "{}", "done")
@@ -111,7 +116,8 @@ def test_cl_24_a_round_with_todo_resets_the_counter_and_so_does_one_that_fails(w
     assert reminders(session) == 1
 
 
-def test_cl_25_the_counter_survives_a_resume(workspace: Workspace) -> None:
+@pytest.mark.states("CL-25")
+def test_the_counter_survives_a_resume(workspace: Workspace) -> None:
     session = work(PROFILE)
     say(session, "build it")
     use(session, "c1", "bash", "{}", "done")
@@ -123,7 +129,8 @@ def test_cl_25_the_counter_survives_a_resume(workspace: Workspace) -> None:
     assert reminders(resumed) == 1
 
 
-def test_cl_26_the_list_is_the_same_after_a_fold_and_after_a_resume(workspace: Workspace) -> None:
+@pytest.mark.states("CL-26")
+def test_the_list_is_the_same_after_a_fold_and_after_a_resume(workspace: Workspace) -> None:
     session = work(classroom({}))
     say(session, "build it")
     items = [{"id": item.id, "text": item.text, "status": item.status} for item in LIST]

@@ -124,7 +124,8 @@ def test_files_are_parts_of_user_messages() -> None:
     ]
 
 
-def test_oc_41_mistral_wants_short_ids_and_a_word_between_tool_and_user() -> None:
+@pytest.mark.states("OC-41")
+def test_mistral_wants_short_ids_and_a_word_between_tool_and_user() -> None:
     body = body_of(MISTRAL, Text("go"), ToolCall("call_1", "bash", "{}"), ToolResult("call_1", (Text("ok"),)), Text("next"))
     assert body["messages"][1:] == [
         {

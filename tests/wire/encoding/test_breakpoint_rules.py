@@ -70,7 +70,8 @@ def test_each_rule_places_its_own_breakpoints(rule: BreakpointRule, expected: tu
         (3, 6, ("head:0", "head:1", "5.0", "6.0")),
     ],
 )
-def test_oc_39_breakpoints_are_on_the_first_two_system_blocks_and_the_last_two_other_items(
+@pytest.mark.states("OC-39")
+def test_breakpoints_are_on_the_first_two_system_blocks_and_the_last_two_other_items(
     heads: int, items: int, expected: tuple[str, ...]
 ) -> None:
     view = View(HEAD[:heads], TALK[:items])
@@ -90,12 +91,14 @@ def test_breakpoints_of_an_hour_name_their_lifetime() -> None:
     assert body["messages"][0]["content"][0]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
 
 
-def test_pa_24_our_rule_puts_breakpoints_on_head_frontier_best_live_entry_and_tail() -> None:
+@pytest.mark.states("PA-24")
+def test_our_rule_puts_breakpoints_on_head_frontier_best_live_entry_and_tail() -> None:
     last = CallStarted("m", "anthropic", breakpoints=("head:2", "2.0", "4.0"))
     assert breakpoints("palimpsest", View(HEAD, TALK, call=last), frontier="2.0") == ("head:2", "2.0", "4.0", "7.0")
 
 
-def test_pa_24_an_unchanged_view_moves_none_but_the_tail() -> None:
+@pytest.mark.states("PA-24")
+def test_an_unchanged_view_moves_none_but_the_tail() -> None:
     first = encode(View(HEAD, TALK[:3]), CLAUDE, (), Params(frontier="1.0"))
     last = CallStarted("m", "anthropic", breakpoints=first.breakpoints)
     second = encode(View(HEAD, TALK, call=last), CLAUDE, (), Params(frontier="1.0"))

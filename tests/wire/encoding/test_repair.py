@@ -62,7 +62,8 @@ SHELL = '{"type":"exec","command":["ls"],"env":{}}'
         ),
     ],
 )
-def test_cx_29_a_call_without_output_gets_one_directly_after_it(
+@pytest.mark.states("CX-29")
+def test_a_call_without_output_gets_one_directly_after_it(
     form: Form, args: str, inserted: dict[str, object], expected: RequestRepair
 ) -> None:
     request = request_of(GPT, ToolCall("c", "tool", args, form), Text("go on"))
@@ -79,19 +80,22 @@ def test_cx_29_a_call_without_output_gets_one_directly_after_it(
         ("search", RequestRepair("orphan_search_result", "2.0", "c")),
     ],
 )
-def test_cx_29_an_orphan_output_is_removed(form: Form, expected: RequestRepair) -> None:
+@pytest.mark.states("CX-29")
+def test_an_orphan_output_is_removed(form: Form, expected: RequestRepair) -> None:
     request = request_of(GPT, Text("hello"), ToolResult("c", (Text("out"),), form=form))
     assert sent(request) == [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hello"}]}]
     assert request.repairs == (expected,)
 
 
-def test_cx_29_the_two_kinds_never_answer_for_one_another() -> None:
+@pytest.mark.states("CX-29")
+def test_the_two_kinds_never_answer_for_one_another() -> None:
     request = request_of(GPT, ToolCall("c", "apply_patch", "*** patch", "free"), ToolResult("c", (Text("done"),)))
     assert [item["type"] for item in sent(request)] == ["custom_tool_call", "custom_tool_call_output"]
     assert request.repairs == (RequestRepair("orphan_result", "2.0", "c", bug=True), RequestRepair("open_free_call", "1.0", "c", bug=True))
 
 
-def test_cx_29_a_function_output_answers_a_shell_call() -> None:
+@pytest.mark.states("CX-29")
+def test_a_function_output_answers_a_shell_call() -> None:
     request = request_of(GPT, ToolCall("c", "local_shell", SHELL, "shell"), ToolResult("c", (Text("a.py"),)))
     assert sent(request)[1] == output("c", "a.py")
     assert request.repairs == ()
@@ -133,7 +137,8 @@ def test_snapshots_of_files_and_unknown_items_are_not_sent() -> None:
     assert sent(request_of(GPT, ghost, unknown)) == []
 
 
-def test_cx_30_several_insertions_keep_the_order_of_the_calls() -> None:
+@pytest.mark.states("CX-30")
+def test_several_insertions_keep_the_order_of_the_calls() -> None:
     request = request_of(GPT, ToolCall("a", "bash", "{}"), ToolCall("b", "bash", "{}"), Text("x"), ToolResult("a", (Text("late"),)))
     assert [item.get("call_id") for item in sent(request)] == ["a", "b", "b", None, "a"]
 
@@ -146,11 +151,13 @@ def test_cx_30_several_insertions_keep_the_order_of_the_calls() -> None:
         ("json", "", ""),
     ],
 )
-def test_cx_30_inserted_ids_match_the_vectors(form: Form, item: str, expected: str) -> None:
+@pytest.mark.states("CX-30")
+def test_inserted_ids_match_the_vectors(form: Form, item: str, expected: str) -> None:
     assert inserted_id(form, item) == expected
 
 
-def test_cx_30_only_the_newer_dialect_sends_the_inserted_id() -> None:
+@pytest.mark.states("CX-30")
+def test_only_the_newer_dialect_sends_the_inserted_id() -> None:
     call = ToolCall("c", "bash", "{}", ref="fc_1")
     assert sent(request_of(GPT, call))[1] == output("c", "aborted")
     newer = request_of(GPT, call, params=Params(dialect="codex-0.166"))
@@ -167,7 +174,8 @@ contents: st.SearchStrategy[Content] = st.one_of(
 
 
 @given(st.lists(contents, max_size=12))
-def test_cx_30_repairing_twice_equals_once_and_never_re_orders(drawn: list[Content]) -> None:
+@pytest.mark.states("CX-30")
+def test_repairing_twice_equals_once_and_never_re_orders(drawn: list[Content]) -> None:
     wire = ResponsesWire(GPT, (), Params(), no_blobs)
     encoder = RepairEncoder(wire.fragment, "aborted", "any")
     before = [wire.fragment(item) for item in items_of(*drawn)]
@@ -187,7 +195,8 @@ INTERRUPTED = "[Tool execution was interrupted]"
 
 
 @pytest.mark.parametrize("model", [GPT, CLAUDE, OTHER, MISTRAL])
-def test_oc_41_no_call_is_ever_without_a_result(model: ModelCard) -> None:
+@pytest.mark.states("OC-41")
+def test_no_call_is_ever_without_a_result(model: ModelCard) -> None:
     request = request_of(
         model, Text("go"), ToolCall("one", "bash", "{}"), ToolCall("two", "bash", "{}"), params=Params(interrupted=INTERRUPTED)
     )
@@ -195,7 +204,8 @@ def test_oc_41_no_call_is_ever_without_a_result(model: ModelCard) -> None:
     assert [expected.case for expected in request.repairs] == ["open_call", "open_call"]
 
 
-def test_oc_41_open_calls_encode_as_error_results() -> None:
+@pytest.mark.states("OC-41")
+def test_open_calls_encode_as_error_results() -> None:
     request = request_of(
         CLAUDE, Text("go"), ToolCall("c", "bash", "{}"), Text("and now?"), params=Params(interrupted=INTERRUPTED, breakpoint_rule="none")
     )
@@ -217,11 +227,13 @@ def test_oc_41_open_calls_encode_as_error_results() -> None:
         ("", "call", "000000000"),
     ],
 )
-def test_oc_41_ids_are_scrubbed_to_the_letters_of_the_provider(call_id: str, claude: str, mistral: str) -> None:
+@pytest.mark.states("OC-41")
+def test_ids_are_scrubbed_to_the_letters_of_the_provider(call_id: str, claude: str, mistral: str) -> None:
     assert (valid_call_id(call_id, "claude"), valid_call_id(call_id, "mistral")) == (claude, mistral)
 
 
-def test_oc_41_ids_survive_the_claude_scrub_pairwise() -> None:
+@pytest.mark.states("OC-41")
+def test_ids_survive_the_claude_scrub_pairwise() -> None:
     request = request_of(
         CLAUDE,
         Text("go"),
@@ -245,7 +257,8 @@ def _blocks(request: Request, message: int) -> list[dict[str, object]]:
     return content
 
 
-def test_oc_41_ids_survive_the_mistral_scrub_pairwise() -> None:
+@pytest.mark.states("OC-41")
+def test_ids_survive_the_mistral_scrub_pairwise() -> None:
     request = request_of(
         MISTRAL,
         Text("go"),

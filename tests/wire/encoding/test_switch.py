@@ -143,7 +143,8 @@ PICTURE = Image("image/png", url="https://example.org/a.png")
 LINE = "[image image/png not shown: this model cannot see images]"
 
 
-def test_cx_31_images_become_placeholders_for_a_model_without_image_input() -> None:
+@pytest.mark.states("CX-31")
+def test_images_become_placeholders_for_a_model_without_image_input() -> None:
     items = (Item("1.0", "user", Text("look")), Item("1.1", "user", PICTURE))
     sent = [json.loads(encode(View(items=items), model, (), Params()).body) for model in BLIND]
     assert sent[0]["messages"] == [{"role": "user", "content": [{"type": "text", "text": "look"}, {"type": "text", "text": LINE}]}]
@@ -153,7 +154,8 @@ def test_cx_31_images_become_placeholders_for_a_model_without_image_input() -> N
     assert sent[2]["messages"] == [{"role": "user", "content": [{"type": "text", "text": "look"}, {"type": "text", "text": LINE}]}]
 
 
-def test_cx_31_images_become_placeholders_in_outputs() -> None:
+@pytest.mark.states("CX-31")
+def test_images_become_placeholders_in_outputs() -> None:
     pair = (ToolCall("c", "view_image", "{}"), ToolResult("c", (PICTURE,)))
     claude, gpt, some = (conversation(model, *pair) for model in BLIND)
     assert claude[1]["content"] == [{"type": "tool_result", "tool_use_id": "c", "content": LINE}]
@@ -161,7 +163,8 @@ def test_cx_31_images_become_placeholders_in_outputs() -> None:
     assert some[1] == {"role": "tool", "tool_call_id": "c", "content": LINE}
 
 
-def test_cx_31_a_generated_image_loses_its_bytes() -> None:
+@pytest.mark.states("CX-31")
+def test_a_generated_image_loses_its_bytes() -> None:
     made = Opaque("openai", "gpt-blind", '{"type":"image_generation_call","id":"ig_1","status":"completed","result":"AAAA"}', "[image]")
     assert conversation(BLIND[1], made) == [{"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": ""}]
 

@@ -75,7 +75,8 @@ def test_the_newer_dialect_says_base_instructions_as_the_first_developer_message
     assert body["input"] == [message("developer", "Base."), message("developer", "<permissions>"), message("user", "hi")]
 
 
-def test_cx_05_function_arguments_stay_a_json_string_and_custom_input_stays_free_text() -> None:
+@pytest.mark.states("CX-05")
+def test_function_arguments_stay_a_json_string_and_custom_input_stays_free_text() -> None:
     body = body_of(
         Item("1.0", "call", ToolCall("a", "shell", '{ "command": ["ls"] }', ref="fc_1")),
         Item("2.0", "result", ToolResult("a", (Text("a.py"),), ref="fco_1")),

@@ -96,7 +96,8 @@ def test_a_transcript_of_claude_code_is_not_taken_for_a_rollout_of_codex_by_a_wo
 @pytest.mark.parametrize(
     "data", [b"", b"not json", b'{"hook_event_name": "SessionStart", "source": "compact", "transcript_path": "/dev/zero"}']
 )
-def test_mi_12_with_any_input_and_no_usable_home_the_hook_ends_with_0_and_says_nothing(data: bytes, tmp_path: Path) -> None:
+@pytest.mark.states("MI-12")
+def test_with_any_input_and_no_usable_home_the_hook_ends_with_0_and_says_nothing(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "home").write_text("a file where the home should be")
     done = run(tmp_path / "home", data, "SessionStart")
 

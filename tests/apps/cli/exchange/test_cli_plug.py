@@ -73,7 +73,8 @@ class User:
 
 
 @pytest.mark.parametrize(("agent", "files"), CONFIGURATIONS, ids=range(len(CONFIGURATIONS)))
-def test_mi_13_plugging_in_twice_changes_nothing_more_and_unplugging_restores_every_byte(
+@pytest.mark.states("MI-13")
+def test_plugging_in_twice_changes_nothing_more_and_unplugging_restores_every_byte(
     agent: str, files: dict[str, str], tmp_path: Path
 ) -> None:
     user = User(tmp_path, files)
@@ -246,7 +247,8 @@ def test_a_prompt_without_notes_does_not_start_python(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("program", ["/bin/false", "/no/such/program", sys.executable])
-def test_mi_12_no_hook_ends_with_a_code_that_blocks_whatever_pal_is_installed(program: str, tmp_path: Path) -> None:
+@pytest.mark.states("MI-12")
+def test_no_hook_ends_with_a_code_that_blocks_whatever_pal_is_installed(program: str, tmp_path: Path) -> None:
     user = User(tmp_path, {})
     user.run("plug", "claude", "--yes")
 

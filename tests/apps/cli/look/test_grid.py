@@ -37,7 +37,8 @@ def glyphs_of(rows: Iterable[Iterable[GridCell]]) -> str:
     return "\n".join(" ".join(cell.glyph for cell in row) for row in rows)
 
 
-def test_cc_67_the_documented_grid_is_drawn_cell_by_cell() -> None:
+@pytest.mark.states("CC-67")
+def test_the_documented_grid_is_drawn_cell_by_cell() -> None:
     rows = grid(DOCUMENTED, 200_000, 45_000, "documents")
     assert glyphs_of(rows) == (
         "⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁ ⛁\n"
@@ -56,7 +57,8 @@ def test_cc_67_the_documented_grid_is_drawn_cell_by_cell() -> None:
     )
 
 
-def test_cc_67_the_measured_grid_is_drawn_cell_by_cell() -> None:
+@pytest.mark.states("CC-67")
+def test_the_measured_grid_is_drawn_cell_by_cell() -> None:
     rows = grid(MEASURED, 200_000, 33_000, "measured")
     assert glyphs_of(rows) == (
         "⛁ ⛁ ⛁ ⛀ ⛁ ⛁ ⛁ ⛁ ⛁ ⛀\n"

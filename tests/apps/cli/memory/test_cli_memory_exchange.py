@@ -78,7 +78,8 @@ def names(pal: Pal, project: Path, *words: str) -> list[str]:
     return sorted(row["name"] for row in run(pal, project, "list", *words))
 
 
-def test_me_02_a_topic_file_is_imported_with_about_and_kind_and_exported_unchanged(pal: Pal, project: Path, tmp_path: Path) -> None:
+@pytest.mark.states("ME-02")
+def test_a_topic_file_is_imported_with_about_and_kind_and_exported_unchanged(pal: Pal, project: Path, tmp_path: Path) -> None:
     folder = claude_folder(tmp_path / "memory", user_prefs=TOPIC, **{"release-day": NESTED})
     (folder / "MEMORY.md").write_text("- [Prefs](user_prefs.md) — tabs\n- [Release](release-day.md) — Mondays\n")
     assert run(pal, project, "import", str(folder))["saved"] == ["project_release_day", "user_prefs"]
@@ -240,7 +241,8 @@ _FIELDS = st.tuples(
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(fields=_FIELDS, body=_LINES)
-def test_me_02_any_topic_file_is_exported_with_its_bytes_and_states_nothing_that_only_we_may(
+@pytest.mark.states("ME-02")
+def test_any_topic_file_is_exported_with_its_bytes_and_states_nothing_that_only_we_may(
     tmp_path: Path, fields: list[str], body: str
 ) -> None:
     text = "\n".join(("---", *fields, "---", body))

@@ -104,7 +104,8 @@ def test_a_budget_that_does_not_suffice_asks_nothing_and_is_a_finding(filled: Pa
     assert places_of(filled).rows.all() == ()
 
 
-def test_me_20_with_jobs_off_or_without_a_dollar_no_model_is_asked(filled: Pal, tmp_path: Path) -> None:
+@pytest.mark.states("ME-20")
+def test_with_jobs_off_or_without_a_dollar_no_model_is_asked(filled: Pal, tmp_path: Path) -> None:
     result = filled("memory", "run", PAL_SCRIPT=script(tmp_path))
     assert "no model is asked: memory.jobs is off; --model NAME asks one" in result.stdout
     (filled.home.folder / "config.toml").write_text('[memory]\njobs = "auto"\n')

@@ -145,7 +145,8 @@ def test_what_does_not_fit_is_refused_with_the_bound(memory: NotePal) -> None:
     assert memory.json("list") == []
 
 
-def test_cl_48_a_new_value_of_an_attribute_supersedes_the_old_one_everywhere(memory: NotePal) -> None:
+@pytest.mark.states("CL-48")
+def test_a_new_value_of_an_attribute_supersedes_the_old_one_everywhere(memory: NotePal) -> None:
     memory("add", "Tests run with make check.", "--attribute", "test.command")
     memory("add", "Tests run with just test.", "--attribute", "test.command")
     assert [row["about"] for row in memory.json("list")] == ["Tests run with just test."]
@@ -227,7 +228,8 @@ def test_an_editor_that_is_not_there_and_one_that_changes_nothing(memory: NotePa
     assert memory("edit", "project_server", code=1, EDITOR=editor(tmp_path, "pass"), VISUAL="") == "nothing was changed\n"
 
 
-def test_me_50_forget_asks_once_says_what_it_removes_and_cannot_be_undone(memory: NotePal) -> None:
+@pytest.mark.states("ME-50")
+def test_forget_asks_once_says_what_it_removes_and_cannot_be_undone(memory: NotePal) -> None:
     memory("add", "The server is alpha.", "--about", "server")
     refusal = memory("forget", "project_server", code=2)
     assert "this deletes project_server (project): 'server' for good; use --yes to confirm" in refusal
@@ -244,7 +246,8 @@ def test_me_50_forget_asks_once_says_what_it_removes_and_cannot_be_undone(memory
     assert "there is no note 'project_server'" in memory("forget", "project_server", "--yes", code=2)
 
 
-def test_me_13_a_note_in_quarantine_is_listed_apart_and_promoted_by_a_person(memory: NotePal) -> None:
+@pytest.mark.states("ME-13")
+def test_a_note_in_quarantine_is_listed_apart_and_promoted_by_a_person(memory: NotePal) -> None:
     held = Note(
         name="reference_page",
         kind="reference",

@@ -38,7 +38,8 @@ def why(pal: Pal, project: Path) -> str:
     return result.stdout
 
 
-def test_me_51_why_prints_the_quoted_events_with_time_and_session(pal: Pal, tmp_path: Path) -> None:
+@pytest.mark.states("ME-51")
+def test_why_prints_the_quoted_events_with_time_and_session(pal: Pal, tmp_path: Path) -> None:
     small(pal.home)
     save(pal, tmp_path, f"{SMALL}:2", f"{SMALL}:4", f"{SMALL}:6")
     found = pal.json("memory", "why", "project_timeout", "--cwd", str(tmp_path))
@@ -54,7 +55,8 @@ def test_me_51_why_prints_the_quoted_events_with_time_and_session(pal: Pal, tmp_
     assert "  > What is in a.py?\n" in why(pal, tmp_path)
 
 
-def test_me_51_a_deleted_session_and_an_event_that_is_not_there_are_said(pal: Pal, tmp_path: Path) -> None:
+@pytest.mark.states("ME-51")
+def test_a_deleted_session_and_an_event_that_is_not_there_are_said(pal: Pal, tmp_path: Path) -> None:
     small(pal.home)
     save(pal, tmp_path, f"{SMALL}:2", f"{SMALL}:99", "20200101-000000-gone:3")
     text = why(pal, tmp_path)
@@ -64,7 +66,8 @@ def test_me_51_a_deleted_session_and_an_event_that_is_not_there_are_said(pal: Pa
     assert why(pal, tmp_path).count("(the session was deleted)") == 3
 
 
-def test_me_51_an_imported_session_is_quoted(pal: Pal, tmp_path: Path) -> None:
+@pytest.mark.states("ME-51")
+def test_an_imported_session_is_quoted(pal: Pal, tmp_path: Path) -> None:
     source = tmp_path / "claude" / "5a1b9c3e-0d8f-4b7a-9a51-2f60c1d2e3f4.jsonl"
     source.parent.mkdir()
     line = (
@@ -101,7 +104,8 @@ def test_secrets_of_a_quoted_event_are_replaced(pal: Pal, tmp_path: Path) -> Non
     assert secret not in why(pal, tmp_path)
 
 
-def test_me_51_a_command_an_edit_and_a_retraction_are_events_with_author_and_reason(pal: Pal, tmp_path: Path) -> None:
+@pytest.mark.states("ME-51")
+def test_a_command_an_edit_and_a_retraction_are_events_with_author_and_reason(pal: Pal, tmp_path: Path) -> None:
     where = ("--cwd", str(tmp_path))
     pal("memory", "add", "The server is alpha.", "--about", "server", *where)
     pal("memory", "add", "The server is beta.", "--about", "host", "--replaces", "project_server", *where)

@@ -91,14 +91,16 @@ def test_after_a_compaction_of_opencode_the_model_sees_what_the_session_proves_b
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.name[-20:])
-def test_mi_10_for_real_transcripts_whole_cut_and_damaged_the_hook_prints_valid_json_within_its_limit(path: Path, tmp_path: Path) -> None:
+@pytest.mark.states("MI-10")
+def test_for_real_transcripts_whole_cut_and_damaged_the_hook_prints_valid_json_within_its_limit(path: Path, tmp_path: Path) -> None:
     _check_every_state_of(path, tmp_path)
 
 
 @pytest.mark.long
 @pytest.mark.skipif(not CORPUS, reason=WITHOUT)
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.name[-24:])
-def test_mi_10_for_every_file_of_the_corpus(path: Path, tmp_path: Path) -> None:
+@pytest.mark.states("MI-10")
+def test_for_every_file_of_the_corpus(path: Path, tmp_path: Path) -> None:
     _check_every_state_of(path, tmp_path)
 
 

@@ -56,7 +56,8 @@ def build_note(session: MemorySession, path: str = "/memories/project/build.md",
     done(session, Create(command="create", path=path, file_text=text))
 
 
-def test_me_49_create_saves_an_observed_note_whose_evidence_is_the_call(session: MemorySession) -> None:
+@pytest.mark.states("ME-49")
+def test_create_saves_an_observed_note_whose_evidence_is_the_call(session: MemorySession) -> None:
     path = "/memories/project/build.md"
     assert done(session, Create(command="create", path=path, file_text="The build takes long.\nMore below.\n")) == f"Created {path}."
     _, note = session.memory.memories.find("project_build")
@@ -70,13 +71,15 @@ def test_me_49_create_saves_an_observed_note_whose_evidence_is_the_call(session:
     ]
 
 
-def test_me_49_create_refuses_what_exists_and_a_folder_with_files(session: MemorySession) -> None:
+@pytest.mark.states("ME-49")
+def test_create_refuses_what_exists_and_a_folder_with_files(session: MemorySession) -> None:
     build_note(session)
     for path in ("/memories/project/build.md", "/memories/project", "/memories"):
         assert "exists already" in refused(session, Create(command="create", path=path, file_text="x"))
 
 
-def test_me_49_create_outside_of_the_four_folders_is_a_project_note_that_remembers_its_path(session: MemorySession) -> None:
+@pytest.mark.states("ME-49")
+def test_create_outside_of_the_four_folders_is_a_project_note_that_remembers_its_path(session: MemorySession) -> None:
     path = "/memories/plans/2026/next steps.txt"
     build_note(session, path)
     assert session.names() == ["project_plans_2026_next_steps_txt"]
@@ -85,7 +88,8 @@ def test_me_49_create_outside_of_the_four_folders_is_a_project_note_that_remembe
     assert path in again
 
 
-def test_me_49_view_of_a_folder_lists_two_levels_with_sizes(session: MemorySession) -> None:
+@pytest.mark.states("ME-49")
+def test_view_of_a_folder_lists_two_levels_with_sizes(session: MemorySession) -> None:
     build_note(session, "/memories/project/build.md", "12345\n")
     build_note(session, "/memories/a/b/c/deep.md", "1234567890\n")
     index = done(session, View(command="view", path="/memories/MEMORY.md"))
@@ -102,7 +106,8 @@ def test_me_49_view_of_a_folder_lists_two_levels_with_sizes(session: MemorySessi
     ]
 
 
-def test_me_49_view_of_a_file_numbers_lines_and_takes_a_range(session: MemorySession) -> None:
+@pytest.mark.states("ME-49")
+def test_view_of_a_file_numbers_lines_and_takes_a_range(session: MemorySession) -> None:
     build_note(session)
     head = "/memories/project/build.md with line numbers:"
     view = View(command="view", path="/memories/project/build.md")
@@ -113,7 +118,8 @@ def test_me_49_view_of_a_file_numbers_lines_and_takes_a_range(session: MemorySes
         assert "view_range" in refused(session, view.model_copy(update={"view_range": bad}))
 
 
-def test_me_49_str_replace_needs_exactly_one_occurrence_and_shows_two_lines_around_it(session: MemorySession) -> None:
+@pytest.mark.states("ME-49")
+def test_str_replace_needs_exactly_one_occurrence_and_shows_two_lines_around_it(session: MemorySession) -> None:
     build_note(session)
     path = "/memories/project/build.md"
     replaced = done(session, StrReplace(command="str_replace", path=path, old_str="three", new_str="3"))
@@ -126,20 +132,23 @@ def test_me_49_str_replace_needs_exactly_one_occurrence_and_shows_two_lines_arou
 
 
 @pytest.mark.parametrize(("line", "expected"), [(0, "new\none\ntwo\n"), (1, "one\nnew\ntwo\n"), (2, "one\ntwo\nnew\n")])
-def test_me_49_insert_puts_lines_after_a_line(session: MemorySession, line: int, expected: str) -> None:
+@pytest.mark.states("ME-49")
+def test_insert_puts_lines_after_a_line(session: MemorySession, line: int, expected: str) -> None:
     build_note(session, text="one\ntwo\n")
     done(session, Insert(command="insert", path="/memories/project/build.md", insert_line=line, insert_text="new\n"))
     assert session.memory.memories.find("project_build")[1].body == expected
 
 
 @pytest.mark.parametrize("line", [-1, 3])
-def test_me_49_insert_outside_of_the_file_is_refused(session: MemorySession, line: int) -> None:
+@pytest.mark.states("ME-49")
+def test_insert_outside_of_the_file_is_refused(session: MemorySession, line: int) -> None:
     build_note(session, text="one\ntwo\n")
     insert = Insert(command="insert", path="/memories/project/build.md", insert_line=line, insert_text="new")
     assert "not within the lines 0 to 2" in refused(session, insert)
 
 
-def test_me_49_rename_keeps_evidence_and_past_and_refuses_a_target_that_exists(session: MemorySession) -> None:
+@pytest.mark.states("ME-49")
+def test_rename_keeps_evidence_and_past_and_refuses_a_target_that_exists(session: MemorySession) -> None:
     build_note(session)
     build_note(session, "/memories/project/other.md", "something else\n")
     before = session.memory.memories.find("project_build")[1]
@@ -154,7 +163,8 @@ def test_me_49_rename_keeps_evidence_and_past_and_refuses_a_target_that_exists(s
     assert session.names() == ["project_other", "reference_where"]
 
 
-def test_me_49_rename_of_a_folder_moves_all_files(session: MemorySession) -> None:
+@pytest.mark.states("ME-49")
+def test_rename_of_a_folder_moves_all_files(session: MemorySession) -> None:
     build_note(session, "/memories/a/one.md", "first thing\n")
     build_note(session, "/memories/a/b/two.md", "second thing\n")
     done(session, Rename(command="rename", old_path="/memories/a", new_path="/memories/z"))
@@ -164,7 +174,8 @@ def test_me_49_rename_of_a_folder_moves_all_files(session: MemorySession) -> Non
     ]
 
 
-def test_me_50_delete_can_be_undone_and_forget_cannot(session: MemorySession) -> None:
+@pytest.mark.states("ME-50")
+def test_delete_can_be_undone_and_forget_cannot(session: MemorySession) -> None:
     build_note(session)
     text = done(session, Delete(command="delete", path="/memories/project/build.md"))
     assert text == "Deleted /memories/project/build.md.\nBring back: `pal memory undo project_build`."
@@ -179,7 +190,8 @@ def test_me_50_delete_can_be_undone_and_forget_cannot(session: MemorySession) ->
         book.undo("project_build")
 
 
-def test_me_49_delete_takes_a_folder_and_never_the_root(session: MemorySession) -> None:
+@pytest.mark.states("ME-49")
+def test_delete_takes_a_folder_and_never_the_root(session: MemorySession) -> None:
     build_note(session, "/memories/a/one.md", "first thing\n")
     build_note(session, "/memories/a/b/two.md", "second thing\n")
     assert "itself cannot be deleted" in refused(session, Delete(command="delete", path="/memories/"))
@@ -188,7 +200,8 @@ def test_me_49_delete_takes_a_folder_and_never_the_root(session: MemorySession) 
     assert "there is no /memories/a" in refused(session, Delete(command="delete", path="/memories/a"))
 
 
-def test_me_49_generated_files_can_be_read_and_not_changed(session: MemorySession) -> None:
+@pytest.mark.states("ME-49")
+def test_generated_files_can_be_read_and_not_changed(session: MemorySession) -> None:
     build_note(session)
     index = "/memories/MEMORY.md"
     assert "project_build" in done(session, View(command="view", path=index))
@@ -203,7 +216,8 @@ def test_me_49_generated_files_can_be_read_and_not_changed(session: MemorySessio
         assert "is generated" in refused(session, command)
 
 
-def test_me_49_past_quarantined_and_forgotten_notes_do_not_exist_for_it(session: MemorySession) -> None:
+@pytest.mark.states("ME-49")
+def test_past_quarantined_and_forgotten_notes_do_not_exist_for_it(session: MemorySession) -> None:
     build_note(session, "/memories/project/a.md", "first thing\n")
     build_note(session, "/memories/project/b.md", "second thing\n")
     done(session, Delete(command="delete", path="/memories/project/a.md"))
@@ -213,7 +227,8 @@ def test_me_49_past_quarantined_and_forgotten_notes_do_not_exist_for_it(session:
     assert list(MemorySession.files_of(session)) == ["/memories/MEMORY.md"]
 
 
-def test_me_49_a_link_in_the_folder_of_notes_is_not_followed(session: MemorySession, tmp_path: Path) -> None:
+@pytest.mark.states("ME-49")
+def test_a_link_in_the_folder_of_notes_is_not_followed(session: MemorySession, tmp_path: Path) -> None:
     build_note(session)
     secret = tmp_path / "secret.md"
     secret.write_text("---\nname: project_leak\ndescription: leak\ntype: project\n---\nhidden words\n")

@@ -26,7 +26,8 @@ def memories(tmp_path: Path) -> Memories:
     return found
 
 
-def test_me_51_every_change_is_an_event_with_author_reason_and_evidence(memories: Memories) -> None:
+@pytest.mark.states("ME-51")
+def test_every_change_is_an_event_with_author_reason_and_evidence(memories: Memories) -> None:
     book = memories.project
     add_note(book, NewNote(kind="project", text="The server is alpha.", about="server"), NOW)
     add_note(book, NewNote(kind="project", text="The server is beta.", about="host", replaces="project_server"), NOW)
@@ -101,7 +102,8 @@ def test_a_line_about_a_text_is_its_first_one(text: str, line: str) -> None:
     assert first_line(text) == line
 
 
-def test_cl_48_what_was_replaced_is_in_no_later_request(tmp_path: Path) -> None:
+@pytest.mark.states("CL-48")
+def test_what_was_replaced_is_in_no_later_request(tmp_path: Path) -> None:
     family = Family(tmp_path)
     found = memories_of(family.home, family.project)
     assert found is not None

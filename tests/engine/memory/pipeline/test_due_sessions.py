@@ -20,7 +20,8 @@ def due(session: str, updated: int = START, origin: str = "palimpsest") -> DueSe
     return DueSession(session, updated, CWD, origin)
 
 
-def test_cx_46_only_finished_main_sessions_are_due_and_each_other_one_has_its_reason(tmp_path: Path) -> None:
+@pytest.mark.states("CX-46")
+def test_only_finished_main_sessions_are_due_and_each_other_one_has_its_reason(tmp_path: Path) -> None:
     now = START + DAY
     add_session(tmp_path, "good")
     add_session(tmp_path, "edge-idle", at=now - 6 * HOUR)
@@ -51,7 +52,8 @@ def test_cx_46_only_finished_main_sessions_are_due_and_each_other_one_has_its_re
     }
 
 
-def test_cx_46_with_everything_age_does_not_count_but_all_else_does(tmp_path: Path) -> None:
+@pytest.mark.states("CX-46")
+def test_with_everything_age_does_not_count_but_all_else_does(tmp_path: Path) -> None:
     add_session(tmp_path, "fresh", at=START + DAY)
     add_session(tmp_path, "stale", at=START - 100 * DAY)
     add_session(tmp_path, "child", opened=SessionOpened("child", opener=EventRef("fresh", 1)))
@@ -60,7 +62,8 @@ def test_cx_46_with_everything_age_does_not_count_but_all_else_does(tmp_path: Pa
     assert found.not_due == {"child": "sub_agent"}
 
 
-def test_cx_46_a_session_that_is_open_for_writing_is_not_due(tmp_path: Path) -> None:
+@pytest.mark.states("CX-46")
+def test_a_session_that_is_open_for_writing_is_not_due(tmp_path: Path) -> None:
     add_session(tmp_path, "s")
     with Home(tmp_path).open("s"):
         assert due_sessions(places_in(tmp_path), everything=True).not_due == {"s": "open"}
@@ -96,7 +99,8 @@ def test_a_long_last_line_is_read_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cwd", ["", "C:\\work", "relative/path", "a\0b"])
-def test_me_17_a_folder_of_another_system_is_no_folder_of_this_one(tmp_path: Path, cwd: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.states("ME-17")
+def test_a_folder_of_another_system_is_no_folder_of_this_one(tmp_path: Path, cwd: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     one = places_in(tmp_path).scope_of(cwd)
     (tmp_path / "elsewhere").mkdir()

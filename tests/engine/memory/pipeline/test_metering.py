@@ -62,7 +62,8 @@ def test_a_call_whose_reply_does_not_say_what_it_used_counts_as_the_most_it_coul
     assert meter.spent.usd > 0
 
 
-def test_me_20_a_refused_call_is_not_made(tmp_path: Path) -> None:
+@pytest.mark.states("ME-20")
+def test_a_refused_call_is_not_made(tmp_path: Path) -> None:
     def never(want: Want) -> ModelReplied:
         raise AssertionError(want)
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from finished_sessions import DAY, START, Replies, consolidate_one, places_in
 from msgspec.structs import replace
 
@@ -63,7 +64,8 @@ def test_what_is_counted_while_uses_are_written_stays_counted(tmp_path: Path) ->
     assert counted(places) == {"user_indent": NoteUse(2, 0, CITED)}
 
 
-def test_me_33_uses_alone_rewrite_no_file_and_wait_for_the_next_consolidation(tmp_path: Path) -> None:
+@pytest.mark.states("ME-33")
+def test_uses_alone_rewrite_no_file_and_wait_for_the_next_consolidation(tmp_path: Path) -> None:
     places = places_in(tmp_path)
     saved(places, NOTE)
     consolidate_one(places, "user", None, Replies())

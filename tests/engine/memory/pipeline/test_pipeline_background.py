@@ -111,7 +111,8 @@ def test_a_session_that_ends_meanwhile_gives_the_claim_back(tmp_path: Path) -> N
         ("palimpsest", MemoryConfig(jobs="auto", sessions_per_start=0), False),
     ],
 )
-def test_me_20_with_jobs_off_or_a_profile_without_them_there_is_no_such_job(name: str, config: MemoryConfig, is_on: bool) -> None:
+@pytest.mark.states("ME-20")
+def test_with_jobs_off_or_a_profile_without_them_there_is_no_such_job(name: str, config: MemoryConfig, is_on: bool) -> None:
     assert ("pipeline" in memory_job_names(config, profile(name, {}))) is is_on
 
 

@@ -68,7 +68,8 @@ def assert_whole(places: PipelinePlaces) -> None:
     assert not summary.exists() or check_summary(summary.read_text(), SummaryInput(notes, pointers).targets()) == ""
 
 
-def test_me_32_two_processes_at_once_do_each_session_once(tmp_path: Path) -> None:
+@pytest.mark.states("ME-32")
+def test_two_processes_at_once_do_each_session_once(tmp_path: Path) -> None:
     places = filled(tmp_path, 12)
     workers = [start(tmp_path, -1, places.home.clock.now()) for _ in range(2)]
     for worker in workers:

@@ -61,7 +61,8 @@ def active(places: PipelinePlaces, scope: str = "user") -> list[str]:
     return sorted(places.notebook(scope).notes().active)
 
 
-def test_me_35_without_a_model_conflicts_are_settled_equals_merged_old_ones_expired_and_files_rebuilt(tmp_path: Path) -> None:
+@pytest.mark.states("ME-35")
+def test_without_a_model_conflicts_are_settled_equals_merged_old_ones_expired_and_files_rebuilt(tmp_path: Path) -> None:
     places = places_in(tmp_path)
     old = replace(NOTE, name="user_port_1", about="port 8000", body="Port 8000.\n", attribute="port", when="2026-05-01T10:00:00Z")
     new = replace(old, name="user_port_2", about="port 9000", body="Port 9000.\n", when="2026-05-02T10:00:00Z", evidence=("t:1",))
@@ -81,7 +82,8 @@ def test_me_35_without_a_model_conflicts_are_settled_equals_merged_old_ones_expi
     )
 
 
-def test_me_31_three_near_duplicates_give_one_representative_whose_evidence_is_reachable(tmp_path: Path) -> None:
+@pytest.mark.states("ME-31")
+def test_three_near_duplicates_give_one_representative_whose_evidence_is_reachable(tmp_path: Path) -> None:
     places = places_in(tmp_path)
     texts = ("deploy with make deploy on staging", "deploy with make deploy on staging first", "deploy with make deploy on staging always")
     notes = tuple(
@@ -104,7 +106,8 @@ def test_me_31_three_near_duplicates_give_one_representative_whose_evidence_is_r
     assert sorted(standing.evidence) == ["s:0", "s:1", "s:2"]
 
 
-def test_me_12_a_rule_loses_support_by_forget_and_is_first_rewritten_then_retracted(tmp_path: Path) -> None:
+@pytest.mark.states("ME-12")
+def test_a_rule_loses_support_by_forget_and_is_first_rewritten_then_retracted(tmp_path: Path) -> None:
     places = places_in(tmp_path)
     saved(places, LENGTH, TONE, ORDER)
     consolidate_one(places, "user", None, Replies())
@@ -136,7 +139,8 @@ def test_a_rule_matters_as_much_as_its_cases_did_and_expires_as_a_note_does(tmp_
     assert active(places) == ["user_rule_reply"]
 
 
-def test_me_12_a_rule_whose_supports_were_retracted_is_retracted_by_consolidation(tmp_path: Path) -> None:
+@pytest.mark.states("ME-12")
+def test_a_rule_whose_supports_were_retracted_is_retracted_by_consolidation(tmp_path: Path) -> None:
     places = places_in(tmp_path)
     saved(places, LENGTH, TONE, ORDER)
     consolidate_one(places, "user", None, Replies())
@@ -146,7 +150,8 @@ def test_me_12_a_rule_whose_supports_were_retracted_is_retracted_by_consolidatio
     assert active(places) == ["user_reply_length"]
 
 
-def test_me_33_unchanged_inputs_make_no_request_and_rewrite_no_file(tmp_path: Path) -> None:
+@pytest.mark.states("ME-33")
+def test_unchanged_inputs_make_no_request_and_rewrite_no_file(tmp_path: Path) -> None:
     add_session(tmp_path, "s")
     places = places_in(tmp_path)
     saved(places, NOTE, LENGTH, TONE, ORDER)
@@ -160,7 +165,8 @@ def test_me_33_unchanged_inputs_make_no_request_and_rewrite_no_file(tmp_path: Pa
     assert run_now(places).sessions == ()
 
 
-def test_cx_55_a_diff_asks_once_and_after_success_the_baseline_is_the_new_state(tmp_path: Path) -> None:
+@pytest.mark.states("CX-55")
+def test_a_diff_asks_once_and_after_success_the_baseline_is_the_new_state(tmp_path: Path) -> None:
     places = places_in(tmp_path)
     saved(places, NOTE)
     replies = Replies(SUMMARY)
@@ -195,7 +201,8 @@ def test_a_deleted_summary_counts_as_a_change(tmp_path: Path) -> None:
     ],
     ids=["no version", "no section", "dead pointer", "over bound", "prose"],
 )
-def test_me_34_cx_56_an_invalid_summary_fails_the_run_and_leaves_the_old_one_and_the_baseline(tmp_path: Path, reply: str) -> None:
+@pytest.mark.states("ME-34", "CX-56")
+def test_an_invalid_summary_fails_the_run_and_leaves_the_old_one_and_the_baseline(tmp_path: Path, reply: str) -> None:
     places = places_in(tmp_path)
     saved(places, NOTE)
     assert consolidate_one(places, "user", model_use(places), Replies(SUMMARY)).status == "done"
@@ -211,7 +218,8 @@ def test_me_34_cx_56_an_invalid_summary_fails_the_run_and_leaves_the_old_one_and
     assert consolidate_one(places, "user", model_use(places), Replies()).status == "skipped"
 
 
-def test_cx_56_an_old_summary_that_names_what_was_forgotten_does_not_stay(tmp_path: Path) -> None:
+@pytest.mark.states("CX-56")
+def test_an_old_summary_that_names_what_was_forgotten_does_not_stay(tmp_path: Path) -> None:
     places = places_in(tmp_path)
     saved(places, NOTE, replace(NOTE, name="user_city", about="lives in Lyon", body="Lyon.\n", evidence=("s:7",)))
     text = SUMMARY.replace("\n## Preferences", "- lives in Lyon [user_city](notes/user_city.md)\n\n## Preferences", 1)
@@ -221,7 +229,8 @@ def test_cx_56_an_old_summary_that_names_what_was_forgotten_does_not_stay(tmp_pa
     assert "Lyon" not in (places.scope_folder("user") / "SUMMARY.md").read_text()
 
 
-def test_cx_57_summaries_of_deleted_sessions_go_and_with_no_inputs_left_the_generated_files_vanish(tmp_path: Path) -> None:
+@pytest.mark.states("CX-57")
+def test_summaries_of_deleted_sessions_go_and_with_no_inputs_left_the_generated_files_vanish(tmp_path: Path) -> None:
     add_session(tmp_path, "s")
     add_session(tmp_path, "t", at=START + HOUR)
     places = places_in(tmp_path)
@@ -241,7 +250,8 @@ def test_cx_57_summaries_of_deleted_sessions_go_and_with_no_inputs_left_the_gene
     assert not (folder / "MEMORY.md").exists()
 
 
-def test_cx_61_a_summary_that_is_unused_for_thirty_days_is_left_out_and_deleted_when_no_longer_selected(tmp_path: Path) -> None:
+@pytest.mark.states("CX-61")
+def test_a_summary_that_is_unused_for_thirty_days_is_left_out_and_deleted_when_no_longer_selected(tmp_path: Path) -> None:
     add_session(tmp_path, "s")
     add_session(tmp_path, "t")
     places = places_in(tmp_path)
@@ -261,7 +271,8 @@ def test_cx_61_a_summary_that_is_unused_for_thirty_days_is_left_out_and_deleted_
     assert list(places.rollouts(scope).read()) == [by_session["t"].stem]
 
 
-def test_cx_54_one_consolidation_at_a_time_and_lost_ownership_ends_the_run_as_failed(tmp_path: Path) -> None:
+@pytest.mark.states("CX-54")
+def test_one_consolidation_at_a_time_and_lost_ownership_ends_the_run_as_failed(tmp_path: Path) -> None:
     places, other = places_in(tmp_path), places_in(tmp_path, now=NOW + 2 * HOUR)
     saved(places, NOTE)
 
@@ -276,7 +287,8 @@ def test_cx_54_one_consolidation_at_a_time_and_lost_ownership_ends_the_run_as_fa
     assert "prefers tabs" in (places.scope_folder("user") / "SUMMARY.md").read_text()
 
 
-def test_cx_54_the_heartbeat_renews_the_lease_while_a_model_is_asked(tmp_path: Path) -> None:
+@pytest.mark.states("CX-54")
+def test_the_heartbeat_renews_the_lease_while_a_model_is_asked(tmp_path: Path) -> None:
     places = places_in(tmp_path, MemoryConfig(heartbeat_seconds=0.01))
     saved(places, NOTE)
 
@@ -302,7 +314,8 @@ def test_a_second_consolidation_waits_for_its_cooldown_unless_it_is_asked_for(tm
     assert run_steps(scope_steps(places, "user", None, no_announcement), Replies()).status == "done"
 
 
-def test_me_20_a_spent_budget_is_recorded_once_and_the_consolidation_stays_pending(tmp_path: Path) -> None:
+@pytest.mark.states("ME-20")
+def test_a_spent_budget_is_recorded_once_and_the_consolidation_stays_pending(tmp_path: Path) -> None:
     places = places_in(tmp_path)
     saved(places, NOTE)
     for _ in range(2):
@@ -335,7 +348,8 @@ def test_a_link_in_the_folder_fails_the_run_and_nothing_is_written_through_it(tm
     assert (result.status, target.read_text()) == ("failed", "mine")
 
 
-def test_me_12_a_model_words_a_rule_with_words_of_its_supports_only(tmp_path: Path) -> None:
+@pytest.mark.states("ME-12")
+def test_a_model_words_a_rule_with_words_of_its_supports_only(tmp_path: Path) -> None:
     places = places_in(tmp_path)
     saved(places, LENGTH, TONE, ORDER)
     wording = {"wordings": [{"name": "user_rule_reply", "about": "short plain replies, result first"}, {"name": "x", "about": "y"}]}
@@ -350,7 +364,8 @@ def test_me_12_a_model_words_a_rule_with_words_of_its_supports_only(tmp_path: Pa
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=12), st.integers(0, 8))
-def test_me_16_a_scope_keeps_at_most_its_number_of_notes_the_pinned_and_the_most_used_ones(
+@pytest.mark.states("ME-16")
+def test_a_scope_keeps_at_most_its_number_of_notes_the_pinned_and_the_most_used_ones(
     tmp_path_factory: pytest.TempPathFactory, drawn: list[tuple[bool, int]], most: int
 ) -> None:
     places = places_in(tmp_path_factory.mktemp("bound"), MemoryConfig(notes_a_scope=most))
@@ -370,7 +385,8 @@ def test_me_16_a_scope_keeps_at_most_its_number_of_notes_the_pinned_and_the_most
     assert {body.reason for body in gone} <= {f"{body.name}: there are more than {most:,} notes, and it matters least" for body in gone}
 
 
-def test_me_16_a_rule_counts_as_a_note_of_its_scope(tmp_path: Path) -> None:
+@pytest.mark.states("ME-16")
+def test_a_rule_counts_as_a_note_of_its_scope(tmp_path: Path) -> None:
     places = places_in(tmp_path, MemoryConfig(notes_a_scope=2))
     others = [replace(NOTE, name=f"user_n{n}", about=f"subject{n}", body=f"fact{n} word{n}.\n") for n in range(2)]
     saved(places, LENGTH, TONE, ORDER, *others)

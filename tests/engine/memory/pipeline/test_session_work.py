@@ -66,7 +66,8 @@ def test_without_a_model_the_summary_comes_from_the_log_and_a_model_may_improve_
         read_one(places, "s", None, Replies())
 
 
-def test_cx_49_an_empty_answer_is_success_deletes_the_old_summary_and_only_then_enqueues_its_scope(tmp_path: Path) -> None:
+@pytest.mark.states("CX-49")
+def test_an_empty_answer_is_success_deletes_the_old_summary_and_only_then_enqueues_its_scope(tmp_path: Path) -> None:
     add_session(tmp_path, "s")
     places = places_in(tmp_path)
     scope = places.scope_of(CWD)
@@ -79,7 +80,8 @@ def test_cx_49_an_empty_answer_is_success_deletes_the_old_summary_and_only_then_
     assert isinstance(places.claims.claim_pending("scope", scope), Claim)
 
 
-def test_cx_49_an_empty_answer_without_an_old_summary_enqueues_nothing(tmp_path: Path) -> None:
+@pytest.mark.states("CX-49")
+def test_an_empty_answer_without_an_old_summary_enqueues_nothing(tmp_path: Path) -> None:
     add_session(tmp_path, "s")
     places = places_in(tmp_path)
     assert read_one(places, "s", model_use(places), Replies(json.dumps(EMPTY))) == SessionResult("s", "empty", "", places.scope_of(CWD))
@@ -91,7 +93,8 @@ def test_cx_49_an_empty_answer_without_an_old_summary_enqueues_nothing(tmp_path:
     [json.dumps({**REPLY, "raw_memory": "x"}), "no json", ProviderError("the model is away")],
     ids=["unknown key", "no json", "error"],
 )
-def test_cx_51_a_failed_answer_fails_the_job_and_leaves_no_file(tmp_path: Path, reply: str | Exception) -> None:
+@pytest.mark.states("CX-51")
+def test_a_failed_answer_fails_the_job_and_leaves_no_file(tmp_path: Path, reply: str | Exception) -> None:
     add_session(tmp_path, "s")
     places = places_in(tmp_path)
     assert read_one(places, "s", model_use(places), Replies(reply)).status == "failed"
@@ -102,7 +105,8 @@ def test_cx_51_a_failed_answer_fails_the_job_and_leaves_no_file(tmp_path: Path, 
     assert (places.rows.all(), places.rollouts(places.scope_of(CWD)).read(), places.notebook("user").notes().active) == ((), {}, {})
 
 
-def test_cx_52_every_output_field_is_redacted(tmp_path: Path) -> None:
+@pytest.mark.states("CX-52")
+def test_every_output_field_is_redacted(tmp_path: Path) -> None:
     add_session(tmp_path, "s")
     places = places_in(tmp_path)
     secret = "sk-abcdefghijklmnopqrstuvwxyz0123"
@@ -116,7 +120,8 @@ def test_cx_52_every_output_field_is_redacted(tmp_path: Path) -> None:
     assert text.count("[REDACTED:") == 7
 
 
-def test_me_20_without_budget_nothing_is_asked_and_the_claim_is_given_back(tmp_path: Path) -> None:
+@pytest.mark.states("ME-20")
+def test_without_budget_nothing_is_asked_and_the_claim_is_given_back(tmp_path: Path) -> None:
     add_session(tmp_path, "s")
     places = places_in(tmp_path)
     replies = Replies()
@@ -160,7 +165,8 @@ def test_a_session_that_grew_is_read_again_under_its_new_name(tmp_path: Path) ->
     assert row.stem.endswith("-lexer")
 
 
-def test_cx_47_a_job_that_was_taken_over_while_it_waited_writes_nothing(tmp_path: Path) -> None:
+@pytest.mark.states("CX-47")
+def test_a_job_that_was_taken_over_while_it_waited_writes_nothing(tmp_path: Path) -> None:
     add_session(tmp_path, "s")
     places, other = places_in(tmp_path), places_in(tmp_path, now=NOW + 2 * HOUR)
 

@@ -64,7 +64,8 @@ def test_the_context_states_the_index_of_all_scopes_pinned_notes_and_the_summary
     assert "v1" not in text
 
 
-def test_me_03_the_index_in_the_context_stays_within_its_bounds(desk: Desk) -> None:
+@pytest.mark.states("ME-03")
+def test_the_index_in_the_context_stays_within_its_bounds(desk: Desk) -> None:
     folder = desk.memories.project
     many = tuple(note(f"project_fact_{number:04}", f"fact {number} " + "about this and that " * 6) for number in range(260))
     folder.apply(AcceptedChange(many, reason="added"), "remember")
@@ -109,7 +110,8 @@ def test_without_notes_nothing_is_stated(desk: Desk) -> None:
     assert text_of(desk) == ""
 
 
-def test_cx_59_the_summary_is_cut_in_the_middle_and_an_empty_one_is_no_part(desk: Desk) -> None:
+@pytest.mark.states("CX-59")
+def test_the_summary_is_cut_in_the_middle_and_an_empty_one_is_no_part(desk: Desk) -> None:
     desk.save(TABS)
     for way, tokens in (("codex", 5_000), ("codex-0.166", 2_500)):
         summary(desk, " \n")
@@ -128,7 +130,8 @@ def test_cx_59_the_summary_is_cut_in_the_middle_and_an_empty_one_is_no_part(desk
         assert item.content.role == "developer"
 
 
-def test_cl_47_cards_in_the_head_stay_within_their_tokens_and_the_rest_is_counted_and_found_by_the_tool(desk: Desk) -> None:
+@pytest.mark.states("CL-47")
+def test_cards_in_the_head_stay_within_their_tokens_and_the_rest_is_counted_and_found_by_the_tool(desk: Desk) -> None:
     cards = [
         note(
             f"user_card_{number:03}",
@@ -149,7 +152,8 @@ def test_cl_47_cards_in_the_head_stay_within_their_tokens_and_the_rest_is_counte
     assert "recall" in agent.toolbox.tools
 
 
-def test_cl_45_cl_46_a_card_shows_backstory_person_relationship_and_date_and_no_metadata(desk: Desk) -> None:
+@pytest.mark.states("CL-45", "CL-46")
+def test_a_card_shows_backstory_person_relationship_and_date_and_no_metadata(desk: Desk) -> None:
     for field in ("backstory", "person", "relationship", "when"):
         with pytest.raises(BadInput, match=f"the field {field}"):
             check_note(replace(TABS, **{field: ""}))

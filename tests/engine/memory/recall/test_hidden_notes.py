@@ -33,7 +33,8 @@ def without_prompts(agent: Agent) -> str:
     return view_text(agent).replace(PROMPT, "")
 
 
-def test_me_10_items_that_showed_a_forgotten_note_are_masked_at_the_next_turn_and_no_request_has_them(desk: Desk) -> None:
+@pytest.mark.states("ME-10")
+def test_items_that_showed_a_forgotten_note_are_masked_at_the_next_turn_and_no_request_has_them(desk: Desk) -> None:
     desk.save(SECRET, TABS)
     agent = desk.agent("in Xanadu", "I do not know", "nor now")
     ask(agent, PROMPT)
@@ -50,7 +51,8 @@ def test_me_10_items_that_showed_a_forgotten_note_are_masked_at_the_next_turn_an
     assert "[feedback_tabs]" in context
 
 
-def test_me_10_another_session_that_shows_it_hides_it_when_it_is_opened(desk: Desk) -> None:
+@pytest.mark.states("ME-10")
+def test_another_session_that_shows_it_hides_it_when_it_is_opened(desk: Desk) -> None:
     desk.save(SECRET, TABS)
     agent = desk.agent("noted")
     ask(agent, PROMPT)
@@ -70,7 +72,8 @@ def test_me_10_another_session_that_shows_it_hides_it_when_it_is_opened(desk: De
     assert b"user lives" not in checkpoint
 
 
-def test_cl_49_forgetting_a_card_removes_no_event_but_masks_what_showed_it(desk: Desk) -> None:
+@pytest.mark.states("CL-49")
+def test_forgetting_a_card_removes_no_event_but_masks_what_showed_it(desk: Desk) -> None:
     desk.save(SECRET, TABS)
     agent = desk.agent("one", "two", way="classroom")
     ask(agent, "first")
@@ -156,7 +159,8 @@ def test_a_note_that_is_learned_again_is_shown_again(desk: Desk) -> None:
     assert masks(agent) == []
 
 
-def test_me_09_no_byte_of_a_forgotten_note_is_in_the_databases(desk: Desk) -> None:
+@pytest.mark.states("ME-09")
+def test_no_byte_of_a_forgotten_note_is_in_the_databases(desk: Desk) -> None:
     desk.save(SECRET, *(note(f"user_fact_{number}", f"fact {number}") for number in range(30)))
     agent = desk.agent("noted")
     ask(agent, PROMPT)

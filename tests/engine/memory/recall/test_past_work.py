@@ -48,7 +48,8 @@ def test_how_we_fixed_this_the_last_time_finds_the_turn_its_edits_and_the_comman
     assert "then succeeded: make check-web (event 7)" in found
 
 
-def test_me_10_an_error_line_of_a_forgotten_event_is_in_no_unit_of_another_event(desk: Desk) -> None:
+@pytest.mark.states("ME-10")
+def test_an_error_line_of_a_forgotten_event_is_in_no_unit_of_another_event(desk: Desk) -> None:
     session = PastSession()
     session.user("is the harbour server there")
     printed = session.run("make probe", 1, "Error: the server of Xanadu does not answer")

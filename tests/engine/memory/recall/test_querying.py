@@ -107,7 +107,8 @@ def test_the_session_itself_is_no_past_session(desk: Desk) -> None:
     assert "nothing was found" in recall(agent, query="walrus cache")
 
 
-def test_me_05_with_history_an_old_note_stands_below_its_successor_and_without_it_nowhere(desk: Desk) -> None:
+@pytest.mark.states("ME-05")
+def test_with_history_an_old_note_stands_below_its_successor_and_without_it_nowhere(desk: Desk) -> None:
     corrected(desk, ("8080", "s:1"), ("9090", "s:2"))
     agent = desk.agent()
     for query in ("which port does the harbour server listen on?", "port 8080"):
@@ -116,7 +117,8 @@ def test_me_05_with_history_an_old_note_stands_below_its_successor_and_without_i
         assert text.index("port 9090") < text.index("was: the harbour server listens on port 8080 until 2026-05-02")
 
 
-def test_me_07_a_chain_of_three_corrections_returns_the_last_and_its_chronology_lists_all_in_order(desk: Desk) -> None:
+@pytest.mark.states("ME-07")
+def test_a_chain_of_three_corrections_returns_the_last_and_its_chronology_lists_all_in_order(desk: Desk) -> None:
     corrected(desk, ("85", "s:1"), ("100", "s:2"), ("95", "s:3"))
     agent = desk.agent()
     text = recall(agent, query="harbour server port")
@@ -130,7 +132,8 @@ def test_me_07_a_chain_of_three_corrections_returns_the_last_and_its_chronology_
     assert recall(agent, timeline="harbour", **{"from": "2026-05-02", "to": "2026-05-02"}).count("\n") == 0
 
 
-def test_me_06_evidence_of_a_superseded_note_never_precedes_that_of_its_successor(desk: Desk) -> None:
+@pytest.mark.states("ME-06")
+def test_evidence_of_a_superseded_note_never_precedes_that_of_its_successor(desk: Desk) -> None:
     old = session(desk, ("the harbour server listens on port 8080", "noted"))
     new = session(desk, ("it moved to nine thousand and ninety", "noted"))
     corrected(desk, ("8080", f"{old}:2"), ("9090", f"{new}:2"))
@@ -139,7 +142,8 @@ def test_me_06_evidence_of_a_superseded_note_never_precedes_that_of_its_successo
     assert f"(no longer so since 2026-05-02, see [{new}:2])" in text
 
 
-def test_me_06_of_a_successor_whose_session_is_not_here_the_note_itself_stands_before(desk: Desk) -> None:
+@pytest.mark.states("ME-06")
+def test_of_a_successor_whose_session_is_not_here_the_note_itself_stands_before(desk: Desk) -> None:
     old = session(desk, ("quokka says eighty eighty", "noted"))
     corrected(desk, ("8080", f"{old}:2"), ("9090", "elsewhere:7"))
     text = recall(desk.agent(), query="quokka eighty")
@@ -151,7 +155,8 @@ words = st.sampled_from(("harbour", "server", "port", "8080", "nine", "moved", "
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(words, min_size=1, max_size=4), st.permutations(range(3)))
-def test_me_06_whatever_is_asked_old_evidence_stands_behind_new(
+@pytest.mark.states("ME-06")
+def test_whatever_is_asked_old_evidence_stands_behind_new(
     tmp_path_factory: pytest.TempPathFactory, query: list[str], order: list[int]
 ) -> None:
     desk = Desk(tmp_path_factory.mktemp("desk"))

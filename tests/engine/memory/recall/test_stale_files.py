@@ -20,7 +20,8 @@ def digest(data: bytes) -> str:
     return sha256(data).hexdigest()[:12]
 
 
-def test_me_18_a_changed_file_is_found_and_one_that_is_changed_back_is_not(tmp_path: Path) -> None:
+@pytest.mark.states("ME-18")
+def test_a_changed_file_is_found_and_one_that_is_changed_back_is_not(tmp_path: Path) -> None:
     file = tmp_path / "app.py"
     file.write_bytes(b"PORT = 1\n")
     files, note = StaleFiles(tmp_path), replace(NOTE, files=(f"app.py@{digest(b'PORT = 1' + bytes([10]))}",))
@@ -46,7 +47,8 @@ def test_files_outside_of_the_project_count_as_changed(tmp_path: Path) -> None:
     assert files.changed(replace(NOTE, files=cited)) == ("../secret", str(secret), "link", ".", "a\0b")
 
 
-def test_me_18_a_note_whose_commit_is_gone_is_stale(tmp_path: Path) -> None:
+@pytest.mark.states("ME-18")
+def test_a_note_whose_commit_is_gone_is_stale(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_bytes(b"x")
     words = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgSign=false"]
     subprocess.run([*words, "init", "-q"], check=True)

@@ -71,7 +71,8 @@ def test_a_cited_note_outranks_an_equal_one_that_was_not(desk: Desk) -> None:
     assert shown[0] == "project_bb"
 
 
-def test_cx_60_a_citation_block_reaches_no_user_interface_and_stays_in_the_log(desk: Desk) -> None:
+@pytest.mark.states("CX-60")
+def test_a_citation_block_reaches_no_user_interface_and_stays_in_the_log(desk: Desk) -> None:
     block = "<oai-mem-citation>\n<rollout_ids>\n0194f5a6-89ab-7cde-8123-456789abcdef\n</rollout_ids>\n"
 
     async def shown(agent: Agent) -> tuple[str, list[ModelReplied]]:
@@ -88,7 +89,8 @@ def test_cx_60_a_citation_block_reaches_no_user_interface_and_stays_in_the_log(d
         assert "oai-mem-citation" in str(logged[0].parts)
 
 
-def test_cx_60_a_summary_that_a_reply_cites_by_session_file_or_stem_counts_one_use_a_reply(desk: Desk) -> None:
+@pytest.mark.states("CX-60")
+def test_a_summary_that_a_reply_cites_by_session_file_or_stem_counts_one_use_a_reply(desk: Desk) -> None:
     uuid = "0194f5a6-89ab-7cde-8123-456789abcdef"
     scope = desk.memories.project.scope
     rows = RolloutRows(JobsDatabase(desk.home.folder / "memory"))

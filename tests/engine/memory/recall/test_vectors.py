@@ -118,7 +118,8 @@ def test_vectors_are_kept_in_the_database_and_only_changed_notes_are_embedded_ag
     assert (len(again.embedded), vector_rows(file)) == (2, ["project_kitten", "project_tax"])
 
 
-def test_me_09_no_vector_of_a_forgotten_note_stays(desk: Desk) -> None:
+@pytest.mark.states("ME-09")
+def test_no_vector_of_a_forgotten_note_stays(desk: Desk) -> None:
     desk.save(KITTEN, TAX)
     found(NoteIndex(desk.memories.notebooks, Concepts()), "cat")
     desk.memories.project.forget("project_kitten")

@@ -42,7 +42,8 @@ def taken(bodies: list[Body]) -> list[str]:
     return [body.text for body in bodies if isinstance(body, NotesTaken)]
 
 
-def test_cc_44_notes_are_taken_when_a_session_has_10000_tokens_and_again_when_it_has_grown_by_5000(tmp_path: Path) -> None:
+@pytest.mark.states("CC-44")
+def test_notes_are_taken_when_a_session_has_10000_tokens_and_again_when_it_has_grown_by_5000(tmp_path: Path) -> None:
     agent = RememberingAgent(tmp_path, ("1", "2", "3", "4"), (), edits("first", "second"), ONLY_NOTES, "claude-code")
     bodies = agent.work("short", LONG, "short", LONG)
     sizes = [body.tokens for body in bodies if isinstance(body, NotesTaken)]
@@ -61,7 +62,8 @@ def _is_turn(body: Body) -> bool:
     return isinstance(body, ModelReplied) and body.purpose == "turn"
 
 
-def test_cc_44_three_calls_in_a_turn_are_enough_and_open_calls_are_left_out_of_the_request(tmp_path: Path) -> None:
+@pytest.mark.states("CC-44")
+def test_three_calls_in_a_turn_are_enough_and_open_calls_are_left_out_of_the_request(tmp_path: Path) -> None:
     replies = tuple(ModelReplied((ToolCall(f"c{number}", "read", json.dumps({"path": f"{number}.txt"})),)) for number in range(4))
     stalled = StalledReply("done", after=0)
     agent = RememberingAgent(tmp_path, (*replies, stalled), (), edits("now"), ONLY_NOTES, "claude-code")
@@ -100,7 +102,8 @@ def _texts(body: dict[str, object]) -> list[str]:
     return [block["text"] for message in messages for block in message["content"] if block["type"] == "text"]
 
 
-def test_cc_45_only_the_file_of_the_notes_is_edited_and_no_other_call_is_run(tmp_path: Path) -> None:
+@pytest.mark.states("CC-45")
+def test_only_the_file_of_the_notes_is_edited_and_no_other_call_is_run(tmp_path: Path) -> None:
     victim = tmp_path / "project" / "a.txt"
     others = (
         ToolCall("x", "bash", json.dumps({"command": f"rm {victim}"})),
@@ -123,7 +126,8 @@ def test_a_reply_that_edits_nothing_is_a_failure_so_that_it_is_not_asked_for_aft
     assert runs_of(agent.work("short", LONG), JOB) == [("failed", "the reply edits nothing in the running notes")]
 
 
-def test_cc_48_with_the_notes_of_the_job_a_compaction_asks_no_model(tmp_path: Path) -> None:
+@pytest.mark.states("CC-48")
+def test_with_the_notes_of_the_job_a_compaction_asks_no_model(tmp_path: Path) -> None:
     agent = RememberingAgent(
         tmp_path, tuple("123456"), (), edits(*(f"the lexer is next {number}" for number in range(3))), ONLY_NOTES, "claude-code"
     )
@@ -147,7 +151,8 @@ def test_cc_48_with_the_notes_of_the_job_a_compaction_asks_no_model(tmp_path: Pa
 
 
 @pytest.mark.parametrize("place", ["home", "claude"])
-def test_cc_47_own_template_and_prompt_files_replace_the_built_in_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+@pytest.mark.states("CC-47")
+def test_own_template_and_prompt_files_replace_the_built_in_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
     folder = tmp_path / ("home/running-notes" if place == "home" else "claude/session-memory/config")
     folder.mkdir(parents=True)
@@ -186,9 +191,8 @@ def test_a_file_of_the_user_that_is_too_large_or_no_text_is_not_used(tmp_path: P
         ("opencode", "on", False),
     ],
 )
-def test_cc_61_oc_50_the_profile_and_the_setting_decide_whether_notes_are_taken(
-    tmp_path: Path, name: str, setting: str, is_asked: object
-) -> None:
+@pytest.mark.states("CC-61", "OC-50")
+def test_the_profile_and_the_setting_decide_whether_notes_are_taken(tmp_path: Path, name: str, setting: str, is_asked: object) -> None:
     config = MemoryConfig(jobs="auto", extract_every=0, running_notes="on" if setting == "on" else "off" if setting == "off" else "auto")
     agent = RememberingAgent(tmp_path, ("1", "2"), (), edits("x"), config, name)
     agent.work("short", LONG)
@@ -199,7 +203,8 @@ def test_of_all_profiles_one_can_fold_into_running_notes() -> None:
     assert [name for name in PROFILES if uses_notes(profile(name))] == ["claude-code"]
 
 
-def test_me_20_with_jobs_off_notes_that_are_wanted_by_name_say_once_why_there_are_none(tmp_path: Path) -> None:
+@pytest.mark.states("ME-20")
+def test_with_jobs_off_notes_that_are_wanted_by_name_say_once_why_there_are_none(tmp_path: Path) -> None:
     agent = RememberingAgent(tmp_path, ("1", "2", "3"), config=MemoryConfig(running_notes="on", jobs="off"), profile="claude-code")
     assert runs_of(agent.work("short", LONG, "go on"), JOB) == [("skipped", "memory.jobs is off, so no model is asked")]
     assert agent.updating.requests == []

@@ -63,7 +63,8 @@ def test_a_note_that_is_too_long_is_refused_and_the_user_is_told_why(tmp_path: P
     assert agent.notices == [f"the job remember: not noted: {why}"]
 
 
-def test_me_24_a_later_extraction_does_not_note_the_same_event_again(tmp_path: Path) -> None:
+@pytest.mark.states("ME-24")
+def test_a_later_extraction_does_not_note_the_same_event_again(tmp_path: Path) -> None:
     agent = RememberingAgent(tmp_path, ("ok",), config=OFF)
     agent.work("remember: use tabs for the indent")
     (note,) = agent.notes().values()
@@ -127,7 +128,8 @@ def test_changes_of_one_reply_cannot_touch_what_it_added_nor_names_that_do_not_e
 
 
 @pytest.mark.parametrize("kind", ["user", "project"])
-def test_me_11_what_was_forgotten_in_one_scope_does_not_come_back_in_the_other(tmp_path: Path, kind: str) -> None:
+@pytest.mark.states("ME-11")
+def test_what_was_forgotten_in_one_scope_does_not_come_back_in_the_other(tmp_path: Path, kind: str) -> None:
     agent = RememberingAgent(tmp_path, ("ok",), config=OFF)
     agent.work("remember user: I live in Xanadu")
     (note,) = agent.notes().values()

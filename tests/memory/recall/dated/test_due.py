@@ -1,5 +1,6 @@
 """Notes that are due for a query without sharing a word with it."""
 
+import pytest
 from msgspec.structs import replace
 
 from palimpsest.memory.dated import DueNote, due_notes, persons_named
@@ -31,19 +32,22 @@ def recalled(notes: list[Note], query: str, now: str) -> list[str]:
     return [hit.unit.id for hit in rank(index, query, options=RankingOptions(now=now, due=names(notes, query, now)))]
 
 
-def test_me_47_a_note_with_a_deadline_within_60_days_is_recalled_without_a_common_word() -> None:
+@pytest.mark.states("ME-47")
+def test_a_note_with_a_deadline_within_60_days_is_recalled_without_a_common_word() -> None:
     query = "Is there anything to take care of before we fly?"
     assert due_notes([PASSPORT, MUSEUM], query, "2024-12-20") == (DueNote("user_passport", DEADLINE),)
     assert recalled([PASSPORT, MUSEUM], query, "2024-12-20") == ["user_passport"]
 
 
-def test_me_47_a_past_or_distant_deadline_is_not_recalled() -> None:
+@pytest.mark.states("ME-47")
+def test_a_past_or_distant_deadline_is_not_recalled() -> None:
     query = "Is there anything to take care of before we fly?"
     assert [recalled([PASSPORT], query, now) for now in ("2024-12-19", "2025-02-19")] == [[], []]
     assert [recalled([PASSPORT], query, now) for now in ("2024-12-20", "2025-02-18")] == [["user_passport"], ["user_passport"]]
 
 
-def test_me_47_a_date_in_the_query_moves_the_window() -> None:
+@pytest.mark.states("ME-47")
+def test_a_date_in_the_query_moves_the_window() -> None:
     assert names([PASSPORT], "We fly on 2025-01-15, what is missing?", "2024-06-20") == ("user_passport",)
     assert names([PASSPORT], "I finalize my trip in January, what is missing?", "2024-11-22") == ("user_passport",)
     assert names([PASSPORT], "我们一月十五号出发,2025年1月15日", "2024-06-20") == ("user_passport",)
@@ -53,7 +57,8 @@ def test_me_47_a_date_in_the_query_moves_the_window() -> None:
     assert names([PASSPORT], "We fly on 2025-04-20, what is missing?", "2024-06-20") == ()
 
 
-def test_me_47_only_notes_of_the_person_in_question_are_due() -> None:
+@pytest.mark.states("ME-47")
+def test_only_notes_of_the_person_in_question_are_due() -> None:
     mother = replace(PASSPORT, name="user_visa", person="Elena", relationship="mother")
     assert names([PASSPORT, mother], "What is missing?", "2025-01-10") == ("user_passport",)
     assert names([PASSPORT, mother], "What is missing for Elena?", "2025-01-10") == ("user_visa",)
@@ -61,7 +66,8 @@ def test_me_47_only_notes_of_the_person_in_question_are_due() -> None:
     assert persons_named("Helena's trip", [mother]) == {"user"}
 
 
-def test_me_47_the_end_of_validity_is_a_deadline_too_and_notes_that_do_not_hold_are_not_due() -> None:
+@pytest.mark.states("ME-47")
+def test_the_end_of_validity_is_a_deadline_too_and_notes_that_do_not_hold_are_not_due() -> None:
     lease = replace(PASSPORT, name="user_lease", about="rents a flat", body="The flat is rented.", valid_to="2025-02-01")
     assert due_notes([lease], "what next?", "2025-01-10") == (DueNote("user_lease", day_of("2025-02-01") or 0),)
     assert due_notes([replace(lease, status="superseded"), replace(lease, trust="quarantined")], "what next?", "2025-01-10") == ()

@@ -30,7 +30,8 @@ SECOND = replace(FIRST, rev=2, about="weighs 100 kg", when="2026-02-01T08:00:00Z
 THIRD = replace(FIRST, rev=3, about="weighs 95 kg", when="2026-03-01T08:00:00Z", status="active", superseded_by="", valid_to="")
 
 
-def test_me_07_a_chain_of_corrections_is_told_in_order_with_when_each_value_ended() -> None:
+@pytest.mark.states("ME-07")
+def test_a_chain_of_corrections_is_told_in_order_with_when_each_value_ended() -> None:
     assert timeline(note_entries([THIRD, FIRST, SECOND]), "body.weight").lines == (
         "2026-01-01 [user_weight@1] (until 2026-02-01) weighs 85 kg",
         "2026-02-01 [user_weight@2] (until 2026-03-01) weighs 100 kg",
@@ -82,7 +83,8 @@ def test_the_newest_entries_are_kept_and_the_earlier_ones_counted() -> None:
 
 
 @given(st.lists(st.text(max_size=500), max_size=20), st.integers(0, 300), st.text(max_size=200))
-def test_me_38_a_timeline_never_exceeds_its_budget(texts: list[str], tokens: int, about: str) -> None:
+@pytest.mark.states("ME-38")
+def test_a_timeline_never_exceeds_its_budget(texts: list[str], tokens: int, about: str) -> None:
     entries = [TimelineEntry(str(number), "2026-01-01", text, person=about) for number, text in enumerate(texts)]
     found = timeline(entries, about, tokens=tokens)
 

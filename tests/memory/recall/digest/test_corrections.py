@@ -1,5 +1,6 @@
 """Recalled turns that were corrected."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -55,7 +56,8 @@ def test_a_cycle_of_broken_links_ends() -> None:
     assert corrections([replace(OLD, superseded_by="user_home@1")]) == {"a:1": Correction((), "2026-02-01")}
 
 
-def test_me_06_new_evidence_is_fetched_and_stands_before_the_old_even_if_only_the_old_matches_the_words() -> None:
+@pytest.mark.states("ME-06")
+def test_new_evidence_is_fetched_and_stands_before_the_old_even_if_only_the_old_matches_the_words() -> None:
     found = index()
     hits = rank(found, "what is the street address in Lisbon?")
     assert "b:1" not in [hit.unit.id for hit in hits]
@@ -65,7 +67,8 @@ def test_me_06_new_evidence_is_fetched_and_stands_before_the_old_even_if_only_th
     assert lines[2] == "[a:1] 2026-01-01 (no longer so since 2026-02-01, see [b:1]) user: My address is 5 Harbour Street, Lisbon."
 
 
-def test_me_06_in_a_digest_the_old_evidence_comes_last_and_only_with_the_new() -> None:
+@pytest.mark.states("ME-06")
+def test_in_a_digest_the_old_evidence_comes_last_and_only_with_the_new() -> None:
     found = index()
     hits = rank(found, "what is the street address in Lisbon?")
 
@@ -77,7 +80,8 @@ def test_me_06_in_a_digest_the_old_evidence_comes_last_and_only_with_the_new() -
     assert digest(found, hits, "address", corrected={"a:1": Correction()}).ids == ("a:2",)
 
 
-def test_me_06_what_was_hidden_is_not_fetched() -> None:
+@pytest.mark.states("ME-06")
+def test_what_was_hidden_is_not_fetched() -> None:
     found = index()
     found.hide(("b:1",))
     hits = rank(found, "what is the street address in Lisbon?")
@@ -87,7 +91,8 @@ def test_me_06_what_was_hidden_is_not_fetched() -> None:
 
 
 @given(st.permutations(range(6)), st.integers(0, 5), st.integers(0, 5), st.sampled_from(["port", "the port of service 3", "value"]))
-def test_me_06_old_evidence_never_precedes_new_evidence(order: list[int], old: int, new: int, query: str) -> None:
+@pytest.mark.states("ME-06")
+def test_old_evidence_never_precedes_new_evidence(order: list[int], old: int, new: int, query: str) -> None:
     units = (RecallUnit(f"s{number}:1", f"the port of service {number} has value {number}", session=f"s{number}") for number in order)
     found = RecallIndex(units)
     link = {f"s{old}:1": Correction((f"s{new}:1",))} if old != new else {}

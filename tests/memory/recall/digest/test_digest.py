@@ -1,5 +1,6 @@
 """The sentences that state most of what was recalled."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -51,7 +52,8 @@ def test_nothing_found_is_no_text() -> None:
     assert digest(RecallIndex(), (), "fee") == RecalledLines((), (), (), 0)
 
 
-def test_me_48_a_small_budget_holds_facts_of_all_sessions_and_not_one_long_turn() -> None:
+@pytest.mark.states("ME-48")
+def test_a_small_budget_holds_facts_of_all_sessions_and_not_one_long_turn() -> None:
     chatter = "I see, that is what I thought about the deposit, and I would like to talk about the deposit in general. " * 6
     sessions = [
         unit
@@ -64,7 +66,8 @@ def test_me_48_a_small_budget_holds_facts_of_all_sessions_and_not_one_long_turn(
     assert [f"$1,{number}00" in text for number in range(4)] == [True, True, True, True]
 
 
-def test_me_48_a_value_that_a_later_day_states_again_names_the_later_line_which_is_shown_too() -> None:
+@pytest.mark.states("ME-48")
+def test_a_value_that_a_later_day_states_again_names_the_later_line_which_is_shown_too() -> None:
     index = RecallIndex(
         [
             *talk("old", "2026-01-01", "The monthly rent of the flat is $900."),
@@ -106,7 +109,8 @@ def test_units_far_from_every_hit_of_a_long_session_are_not_read() -> None:
 
 @settings(max_examples=60)
 @given(st.lists(st.text(max_size=200), min_size=1, max_size=12), st.integers(0, 300), st.sampled_from([1.0, 1.33]))
-def test_me_38_a_digest_never_exceeds_its_budget(texts: list[str], tokens: int, factor: float) -> None:
+@pytest.mark.states("ME-38")
+def test_a_digest_never_exceeds_its_budget(texts: list[str], tokens: int, factor: float) -> None:
     index = RecallIndex(
         RecallUnit(f"s{number % 3}:{number}", text, session=f"s{number % 3}", date="2026-01-01") for number, text in enumerate(texts)
     )
@@ -116,6 +120,7 @@ def test_me_38_a_digest_never_exceeds_its_budget(texts: list[str], tokens: int, 
     assert found.tokens <= tokens
 
 
-def test_me_40_equal_indexes_and_queries_give_equal_digests() -> None:
+@pytest.mark.states("ME-40")
+def test_equal_indexes_and_queries_give_equal_digests() -> None:
     again = RecallIndex(CALLS.units)
     assert digest(again, rank(again, "card fee"), "card fee") == digest(CALLS, rank(CALLS, "card fee"), "card fee")

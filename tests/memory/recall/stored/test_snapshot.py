@@ -33,7 +33,8 @@ def ranked(index: RecallIndex, query: str) -> list[tuple[str, float]]:
 
 
 @given(collections, collections, texts)
-def test_me_40_an_index_that_was_read_back_ranks_and_grows_as_the_one_that_was_written(
+@pytest.mark.states("ME-40")
+def test_an_index_that_was_read_back_ranks_and_grows_as_the_one_that_was_written(
     before: list[RecallUnit], after: list[RecallUnit], query: str
 ) -> None:
     index = RecallIndex(before)
