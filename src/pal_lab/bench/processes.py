@@ -810,7 +810,7 @@ def _key_seconds(workspace: BenchWorkspace) -> Iterator[float]:
     session = f"bench-long-{len(list(sessions.iterdir()))}"
     synthetic_session(1, _TERMINAL_TOKENS, JsonlSessions(sessions), session).close()
     with _model(paced=True) as model, _opened(workspace, model, "--resume", session) as process:
-        process.wait_for(b"of 200k")
+        process.wait_for(b"% of ")
         process.type("go\r")
         for number in range(_KEYS):
             # A letter that nothing else prints, so that its echo is known by itself.
@@ -825,7 +825,7 @@ def _turn_memory(workspace: BenchWorkspace) -> Iterator[int]:
     """Yield the memory of the process after each tenth of the turns, in kB."""
     turns = max(1, workspace.sizes.terminal_turns // 10)
     with _model(paced=False) as model, _opened(workspace, model) as process:
-        process.wait_for(b"of 200k")
+        process.wait_for(b"% of ")
         for tenth in range(10):
             for number in range(turns):
                 start = len(process.printed)
