@@ -1,5 +1,6 @@
 """The ledger: token usage of a log, split by all that decides the price of a call, with costs of sub-agents and cursors of jobs."""
 
+import re
 from bisect import bisect_left
 from collections.abc import Mapping
 from operator import add
@@ -41,6 +42,7 @@ _BYTES_PER_TOKEN: Final = 3
 # reply says what it was.
 _PRICED_APART: Final = ("service_tier", "speed", "inference_geo")
 _LISTED: Final = ("", "auto", "default", "standard", "standard_only", "on_demand", "global", "not_available")
+_PRICED_APART_BYTES: Final = re.compile("|".join(_PRICED_APART).encode())
 
 
 class LedgerProjection(StateProjection):
@@ -159,8 +161,10 @@ class LedgerProjection(StateProjection):
         self, model: str, asked: str, purpose: str, usage: Usage, *, at: int, unmeasured: int = 0, estimated: int = 0, calls: int = 1
     ) -> None:
         # No request is empty: where a program counts its replies alone, what it has read is not known.
-        unmeasured = max(unmeasured, int(usage.output > 0 and not usage.prompt))
-        step = bisect_left(PRICE_STEPS, usage.prompt)
+        prompt = usage.prompt
+        if usage.output and not prompt:
+            unmeasured = max(unmeasured, 1)
+        step = bisect_left(PRICE_STEPS, prompt)
         key = (model or asked or self._model, purpose, asked, max(0, at) // _DAY_MS, PRICE_STEPS[step - 1] if step else 0)
         sums = self._sums.setdefault(key, [0] * 9)
         sums[:] = map(add, sums, (calls, unmeasured, estimated, *astuple(usage)))
@@ -171,14 +175,17 @@ def is_measured(reply: ModelReplied) -> bool:
 
     A message without usage is one only if it is nothing but what was billed beside it, such as a compaction.
     """
-    usage, is_beside_alone = reply.usage, not any(isinstance(part, Text | Thinking | ToolCall) for part in reply.parts)
-    is_counted = usage.prompt and (usage.output or not reply.parts)
-    return bool(is_counted or (reply.beside and is_beside_alone and not usage.total)) and all(each.usage.prompt for each in reply.beside)
+    usage, beside = reply.usage, reply.beside
+    is_counted = bool(usage.prompt and (usage.output or not reply.parts))
+    if not beside:
+        return is_counted
+    is_beside_alone = not usage.total and not any(isinstance(part, Text | Thinking | ToolCall) for part in reply.parts)
+    return (is_counted or is_beside_alone) and all(each.usage.prompt for each in beside)
 
 
 def is_priced_apart(params: bytes) -> bool:
     """Whether the parameters of a request ask for what has another price than the listed one."""
-    if not any(name.encode() in params for name in _PRICED_APART):
+    if not _PRICED_APART_BYTES.search(params):
         return False
     try:
         given = msgspec.json.decode(params)
