@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# Every run draws other examples; `PAL_TEST_EXAMPLES` asks for more of them in one.
+# A run draws the same examples as the last one, so that it is red only for what changed; the `long` tests draw others each time, and so
+# does a run that names a number of examples in `PAL_TEST_EXAMPLES`.
 _EXAMPLES, _LONG_EXAMPLES = "40", "100"
 
 
@@ -24,9 +25,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Draw more examples in a run of the `long` tests. The modules of the tests are imported later, and take the number from here."""
     if shutil.which("git") is None:
         raise pytest.UsageError("the tests need git, which is not in PATH; install it")
-    few_or_many = _EXAMPLES if "not long" in config.option.markexpr else _LONG_EXAMPLES
-    most = int(os.environ.get("PAL_TEST_EXAMPLES", few_or_many))
-    settings.register_profile("palimpsest", deadline=None, print_blob=True, max_examples=most)
+    short = "not long" in config.option.markexpr
+    most = os.environ.get("PAL_TEST_EXAMPLES", "")
+    examples = int(most or (_EXAMPLES if short else _LONG_EXAMPLES))
+    settings.register_profile("palimpsest", deadline=None, print_blob=True, max_examples=examples, derandomize=short and not most)
     settings.load_profile("palimpsest")
 
 

@@ -228,7 +228,7 @@ _QUERY_LINES: Final = 5
 MOST_FOUND: Final = 5
 _VARIABLE: Final = re.compile(
     r"(?<!\w)(?:'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`)(?!\w)"  # what is quoted
-    r"|(?P<folder>(?:[A-Za-z]:)?[\w.@~+$-]*[\\/](?:[\w.@~+$-]+[\\/])*)(?=[\w.@])"  # folders before the name of a file
+    r"|(?P<folder>(?:[A-Za-z]:|(?<![\w.@~+$-]))[\w.@~+$-]*[\\/](?:[\w.@~+$-]+[\\/])*)(?=[\w.@])"  # folders before the name of a file
     r"|\b0x[0-9a-fA-F]+\b|\b(?=[a-f]*[0-9])[0-9a-f]{7,64}\b"  # addresses and digests
     r"|(?<![A-Za-z0-9])\d+(?:[.:]\d+)*"  # numbers, but not those of codes such as TS2322
 )
@@ -265,7 +265,10 @@ class Fix(Value, frozen=True):
 
 def error_signature(line: str) -> str:
     """Return an error line without what differs from case to case: folders of paths, quoted texts, numbers, addresses and digests."""
-    return _SPACE.sub(" ", _VARIABLE.sub(lambda found: "" if found["folder"] else "#", line)).strip()
+    while (shorter := _SPACE.sub(" ", _VARIABLE.sub(lambda found: "" if found["folder"] else "#", line)).strip()) != line:
+        # What was left out may have hidden more of it: a quotation right behind a number.
+        line = shorter
+    return line
 
 
 def signatures(lines: Iterable[str]) -> tuple[str, ...]:

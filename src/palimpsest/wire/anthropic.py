@@ -33,6 +33,7 @@ from palimpsest.wire.breakpoints import HEAD, BlockPosition, anchors, breakpoint
 from palimpsest.wire.encoding import (
     CHANGED,
     OF_SYSTEM,
+    OPENING_TEXT,
     STATED,
     Assembled,
     BlockKind,
@@ -171,7 +172,6 @@ def without_change_positions(positions: tuple[BlockPosition, ...], messages: Seq
 
 _OPENING = {True: b',{"role":"assistant","content":[', False: b',{"role":"user","content":['}
 _SYSTEM_OPENING = b',{"role":"system","content":['
-_OPENING_TEXT = "Go on."
 _ANY_TOOL = "required"
 # Group of a text of white space in a reply.
 _BLANK = "blank"
@@ -315,7 +315,7 @@ class AnthropicWire:
             else:
                 messages[0][1].insert(0, opening)
         elif not messages or messages[0][0]:
-            opener = Fragment(Item("", "notice", Text(_OPENING_TEXT)), BlockKind.USER, _text(_OPENING_TEXT))
+            opener = Fragment(Item("", "notice", Text(OPENING_TEXT)), BlockKind.USER, _text(OPENING_TEXT))
             messages.insert(0, (False, [opener]))
             repairs = (RequestRepair("no_first_user", fragments[0].item.id if fragments else ""),)
         repairs += self._end_for_model(messages)
@@ -348,7 +348,7 @@ class AnthropicWire:
         last = blocks[-1].item
         repairs: tuple[RequestRepair, ...] = ()
         if from_model and not self._card.prefill and isinstance(last.content, Text):
-            messages.append((False, [Fragment(last, BlockKind.USER, _text(_OPENING_TEXT))]))
+            messages.append((False, [Fragment(last, BlockKind.USER, _text(OPENING_TEXT))]))
             repairs = (RequestRepair("no_prefill", last.id),)
         demanded = self._params.demanded_tool
         if demanded and not messages[-1][0]:

@@ -11,6 +11,7 @@ from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.items import Content, Document, Image, Item, Opaque, Role, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.view import View
 from palimpsest.wire.encoding import (
+    OPENING_TEXT,
     Assembled,
     BlockKind,
     Fragment,
@@ -35,7 +36,6 @@ from palimpsest.wire.repair import provider_call_id, sendable_content, valid_cal
 from palimpsest.wire.reply import error_object, provider_error, reply_of, tier_of
 from palimpsest.wire.request import Params, RequestRepair, Tool, is_given
 
-_OPENING_TEXT = "Go on."
 _DONE_MESSAGE = b',{"role":"assistant","content":"Done."}'
 _TEXT = "text"
 
@@ -123,8 +123,8 @@ class ChatWire:
         messages = alternating_messages(fragments)
         repairs: tuple[RequestRepair, ...] = ()
         if not messages:
-            opener = Item("", "notice", Text(_OPENING_TEXT))
-            messages = [(False, [self._text(opener, Text(_OPENING_TEXT))])]
+            opener = Item("", "notice", Text(OPENING_TEXT))
+            messages = [(False, [self._text(opener, Text(OPENING_TEXT))])]
             repairs = (RequestRepair("no_first_user", ""),)
         chunks = [self._prefix, b',"messages":[']
         start = len(chunks)

@@ -56,6 +56,10 @@ class Fragment(Struct, frozen=True):
     provider_id: str = ""
 
 
+# The message of the user in a request that nothing else would begin.
+OPENING_TEXT: Final = "Go on."
+
+
 class Assembled(Struct, frozen=True):
     """An assembled body, with the labels of its cache breakpoints, the repairs that it needed, and its beta values of Anthropic."""
 

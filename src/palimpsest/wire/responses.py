@@ -33,6 +33,7 @@ from palimpsest.core.text import lazy_pattern
 from palimpsest.core.view import View
 from palimpsest.wire.encoding import (
     CHANGED,
+    OPENING_TEXT,
     Assembled,
     BlockKind,
     Fragment,
@@ -56,7 +57,7 @@ from palimpsest.wire.media import Fetch
 from palimpsest.wire.models import ModelCard
 from palimpsest.wire.repair import provider_call_id, role_of, sendable_content, usable_signature, valid_call_id
 from palimpsest.wire.reply import error_object, provider_error, reply_of, text_fallback, tier_of
-from palimpsest.wire.request import Params, Tool, is_deferred, is_given
+from palimpsest.wire.request import Params, RequestRepair, Tool, is_deferred, is_given
 from palimpsest.wire.rules import RESPONSES_ITEMS, RESPONSES_PARTS
 
 _OUTPUTS = {"function": "function_call_output", "custom": "custom_tool_call_output", "search": "tool_search_output"}
@@ -226,9 +227,15 @@ class ResponsesWire:
             base_item = Item("head", "context", Text(base, "developer"))
             lead.insert(0, self.fragment(base_item))
         chunks.append(b',"input":[')
+        start = len(chunks)
         _add_items(chunks, lead, fragments)
+        repairs: tuple[RequestRepair, ...] = ()
+        if not any(chunks[start:]):
+            opener = Text(OPENING_TEXT)
+            _add_items(chunks, [], [self.fragment(Item("", "notice", opener))])
+            repairs = (RequestRepair("no_first_user", ""),)
         chunks += (b"]", self._suffix, b"}")
-        return Assembled(b"".join(chunks))
+        return Assembled(b"".join(chunks), repairs=repairs)
 
     def _with_tool_changes(self, fragments: list[Fragment]) -> tuple[list[Fragment], frozenset[str]]:
         """The fragments with other efforts and, each at its first place, the tools that join; and the tools that are removed at the end."""

@@ -10,7 +10,7 @@ from palimpsest.core.items import Content, Cover, Document, Image, Item, Kind, O
 from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models import ModelCard, card
-from palimpsest.wire.request import Params, Tool
+from palimpsest.wire.request import Params, RequestRepair, Tool
 
 GPT = card("gpt-5.5")
 NEWER = Params(dialect="codex-0.166")
@@ -216,4 +216,10 @@ def test_parameters_have_their_names(params: Params, expected: dict[str, object]
 def test_a_model_without_reasoning_is_asked_for_none() -> None:
     plain = ModelCard("plain", "responses", "openai", 100_000, 4_096)
     body = json.loads(encode(View(), plain).body)
-    assert (body["reasoning"], body["include"], body["input"]) == (None, [], [])
+    assert (body["reasoning"], body["include"]) == (None, [])
+
+
+def test_a_view_that_shows_nothing_begins_with_a_message_because_a_request_must_have_one() -> None:
+    request = encode(View(), GPT)
+    assert json.loads(request.body)["input"] == [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Go on."}]}]
+    assert request.repairs == (RequestRepair("no_first_user", ""),)
