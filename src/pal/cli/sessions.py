@@ -195,8 +195,8 @@ def sessions(*, chosen: SessionFilter, sort: str, limit: int | None, everything:
     """List sessions, the one with the newest event first; the first row is the session that `last` names.
 
     On a terminal, type to filter the list; Enter goes on with a session, Esc leaves the list on the screen. An id is shown by its
-    end, which every command takes. The cost of a session is that with its sub-agents; `unknown` where a price is not known. That of
-    a session of the gateway is followed by what it would have been without.
+    end, which every command takes. The cost of a session is that with its sub-agents: `unknown` where a price is not known, `$1.20+?`
+    where that of a sub-agent is not. That of a session of the gateway is followed by what it would have been without.
     Sessions of sub-agents are listed only with --all. Logs that cannot be read are named on standard error (exit code 1).
     """
     home = find_home()
@@ -251,21 +251,30 @@ def _sorted(rows: Sequence[SessionRow], sort: str, costs: SessionCosts) -> list[
 
 def session_costs(rows: Sequence[SessionRow], cards: tuple[ModelCard, ...]) -> SessionCosts:
     """Return what sessions cost, by their id."""
-    book, below = PriceBook(cards), dict[str, list[str]]()
-    # Of a session whose first call is open nothing was reported yet.
-    own = {row.id: None if row.ledger.open and not row.ledger.usage.total else book.ledger_usd(row.ledger) for row in rows}
+    book, by_id = PriceBook(cards), {row.id: row for row in rows}
+    own = {row.id: _own_usd(row, book) for row in rows}
+    # The sub-agents that a session names, and those that name it; of those without a file it may have recorded what they had spent.
+    below = {row.id: {child.session: child.recorded_usd for child in row.children} for row in rows}
     for row in rows:
         if row.opener is not None:
-            below.setdefault(row.opener.session, []).append(row.id)
+            below.setdefault(row.opener.session, {}).setdefault(row.id, None)
 
     def family(session: str, above: frozenset[str]) -> Iterator[float | None]:
         yield own[session]
-        for child in below.get(session, ()):
-            # Files that name each other must end too.
-            if child not in above:
+        for child, recorded in below[session].items():
+            if child not in by_id or not by_id[child].events:
+                yield recorded
+            elif child not in above:
+                # Files that name each other must end too.
                 yield from family(child, above | {child})
 
     return {row.id: SessionCost(total_usd(family(row.id, frozenset({row.id}))), own[row.id]) for row in rows}
+
+
+def _own_usd(row: SessionRow, book: PriceBook) -> float | None:
+    """What a session itself cost. Nothing is known of a log that cannot be read, or whose first call is open."""
+    is_known = row.events and (row.ledger.usage.total or not row.ledger.open)
+    return book.ledger_usd(row.ledger) if is_known else None
 
 
 def as_builtins(row: SessionRow, costs: SessionCosts) -> dict[str, object]:
@@ -284,7 +293,7 @@ def as_builtins(row: SessionRow, costs: SessionCosts) -> dict[str, object]:
 def _show(home: AnyHome, rows: Sequence[SessionRow], costs: SessionCosts, *, is_plain: bool) -> None:
     """Print the list; on a terminal let the user pick a session and go on with it."""
     words = short_ids([stat.session for stat in home.store.stats()])
-    table = [_cells(home, row, words.get(row.id, row.id), costs[row.id].usd) for row in rows]
+    table = [_cells(home, row, words.get(row.id, row.id), costs[row.id]) for row in rows]
     if not is_plain and sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "") != "dumb":
         from pal.cli.picker import pick  # the terminal library takes 100 ms to load
 
@@ -304,9 +313,11 @@ def _aligned(table: Sequence[Sequence[str]]) -> list[list[str]]:
     return [[cell.ljust(width) for cell, width in zip(cells, widths, strict=True)] for cells in table]
 
 
-def _cells(home: AnyHome, row: SessionRow, word: str, usd: float | None) -> tuple[str, ...]:
+def _cells(home: AnyHome, row: SessionRow, word: str, cost: SessionCost) -> tuple[str, ...]:
     folder = one_line(row.cwd.rstrip("/").rpartition("/")[2] or row.cwd or "-", _FOLDER_COLUMNS)
-    price = "-" if usd == 0 and not row.ledger.calls else dollars(usd)
+    price = "-" if cost.usd == 0 and not row.ledger.calls else dollars(cost.usd)
+    if cost.usd is None and cost.own_usd:
+        price = f"{dollars(cost.own_usd)}+?"
     if without := _without_gateway(home, row):
         price = f"{price} of {dollars(without['usd_without'])}"
     share = "-" if row.counted is None else f"{percent_of(row.counted.tokens, row.counted.window)}%"

@@ -35,10 +35,10 @@ from palimpsest.core.budget import Budget, Census, RowForm, census, window_rows
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.events import Event, HookRan, InputTransformation, ModelReplied, RateLimit, Unknown
 from palimpsest.core.items import Item, ToolResult, Value, text_of
-from palimpsest.core.ledger import RUNNING, job_purpose
+from palimpsest.core.ledger import job_purpose
 from palimpsest.core.lines import encode_body
 from palimpsest.core.log import Log
-from palimpsest.core.spending import total_of
+from palimpsest.core.spending import RUNNING, total_of
 from palimpsest.core.text import cost_text, counted, dollars, iso_time, percent_of, whole_number
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import View, shown

@@ -11,7 +11,7 @@ from palimpsest.agent.tool import AgentTool, ToolError, ToolOutput, define
 from palimpsest.agent.workspace import Workspace
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ContextStated, Statement
-from palimpsest.core.ledger import CHILD_NOTICE
+from palimpsest.core.ledger import CHILD_NOTICE, has_end_to_state
 from palimpsest.sources.progress import review_text
 from palimpsest.sources.prompts import mode_text
 
@@ -175,7 +175,7 @@ async def review(children: ChildAgents, what: str = "") -> str:
     if outcome.state != "completed":
         raise BadInput(f"the review did not complete: {outcome.state}. {outcome.text}".strip())
     log = children.agent.session.log
-    if any(record.session == child.session and record.is_due(log.path) for record in log.children):
+    if any(record.session == child.session and has_end_to_state(record, log.path) for record in log.children):
         # In the place of the notice that every sub-agent has ended.
         log.append(ContextStated((Statement(CHILD_NOTICE, review_text(asked, outcome.text), value=child.session),)))
     return outcome.text

@@ -58,9 +58,10 @@ from palimpsest.core.events import (
     ViewEdited,
 )
 from palimpsest.core.items import Fold, Item, Keep, Part, Text, ToolCall, ToolResult, pending_calls
-from palimpsest.core.ledger import CHILD_NOTICE, RUNNING, ChildRecord
+from palimpsest.core.ledger import CHILD_NOTICE, has_end_to_state
 from palimpsest.core.log import Log
 from palimpsest.core.ports import SessionStore
+from palimpsest.core.spending import RUNNING, ChildRecord
 from palimpsest.core.text import whole_number
 from palimpsest.policies.profile import AgentRules
 from palimpsest.stores.home import AnyHome, new_id, remove
@@ -298,7 +299,7 @@ class FamilyContext:
         statements += [
             Statement(CHILD_NOTICE, notice(_with_report(log, child), tagged=tagged), value=child.session)
             for child in log.children
-            if child.depth and child.is_due(path)
+            if child.depth and has_end_to_state(child, path)
         ]
         if statements:
             log.append(ContextStated(tuple(statements)))

@@ -13,9 +13,9 @@ from palimpsest.agent.session import Session
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.events import Usage
 from palimpsest.core.items import Value
-from palimpsest.core.ledger import RUNNING, ChildRecord, is_job_purpose, is_priced_apart
+from palimpsest.core.ledger import is_job_purpose, is_priced_apart
 from palimpsest.core.log import Log
-from palimpsest.core.spending import Spending, total_of
+from palimpsest.core.spending import RUNNING, ChildRecord, Spending, total_of
 from palimpsest.core.text import whole_number
 from palimpsest.stores.home import AnyHome
 from palimpsest.wire.models import ModelCard, PriceBook, Tariff, total_usd
@@ -82,17 +82,6 @@ class Spent(Struct, frozen=True):
 
 
 NOTHING: Final = Spent()
-
-
-def recorded_spent(child: ChildRecord) -> Spent:
-    """What a sub-agent and those below it had spent when its end was recorded.
-
-    Dollars of zero for tokens are unknown: version 0.2 wrote them where no price was known. So is what an imported one spent, or one whose
-    end is not recorded. Their files tell more.
-    """
-    is_known = (child.cost_usd or not child.usage.total) and (child.children_usd or not child.children_tokens)
-    is_known = is_known and child.ended is not None and child.depth > 0
-    return Spent(child.usage.total + child.children_tokens, child.total_usd if is_known else None)
 
 
 def price_book(session: Session) -> PriceBook:
@@ -236,11 +225,8 @@ def _members(home: AnyHome, member: FamilyMember, above: frozenset[str], cards: 
         # Files that name each other must end too.
         if child.session not in inside:
             state = child_state(child, is_open=is_open)
-            spent = recorded_spent(child).usd if child.depth else 0.0
-            known = FamilyMember(
-                child.session, member.session, child.nickname, child.role, child.depth, state, usage=child.usage, cost_usd=spent
-            )
-            yield from _members(home, known, inside, cards)
+            known = FamilyMember(child.session, member.session, child.nickname, child.role, child.depth, state, usage=child.usage)
+            yield from _members(home, replace(known, cost_usd=child.recorded_usd), inside, cards)
 
 
 def child_state(child: ChildRecord, *, is_open: bool) -> str:
@@ -250,34 +236,31 @@ def child_state(child: ChildRecord, *, is_open: bool) -> str:
 
 
 class ChildAccounts:
-    """What the sub-agents of a session had spent when their ends were recorded; dollars that a record lacks are read from files, once.
+    """What the sub-agents of a session have spent: dollars by their files, or, without one that can be read, as their ends were recorded.
 
-    An imported sub-agent without a file counts as nothing: most programs name those that they have kept nowhere.
+    A file is read when its sub-agent starts or has ended, and again if it has grown since that end.
     """
 
     def __init__(self, home: AnyHome) -> None:
         self._home = home
-        self._read: dict[tuple[str, int | None], float | None] = {}
+        self._read: dict[tuple[str, int | None, int], float | None] = {}
 
     def spent(self, log: Log) -> dict[str, Spent]:
         """What each sub-agent and those below it had spent, by session."""
-        found = {child: recorded_spent(child) for child in log.children}
-        return {child.session: each if each.usd is not None else Spent(each.tokens, self._usd(child)) for child, each in found.items()}
+        return {child.session: Spent(child.usage.total + child.children_tokens, self._usd(child)) for child in log.children}
 
     def _usd(self, child: ChildRecord) -> float | None:
-        key = child.session, child.ended
-        if key not in self._read:
-            spent = recorded_spending(self._home, child.session)
-            is_left_out = not child.depth and not self._has_file(child.session)
-            self._read[key] = 0.0 if is_left_out else total_usd((spent.usd, spent.children_usd))
-        return self._read[key]
-
-    def _has_file(self, session: str) -> bool:
         try:
-            self._home.store.stat(session)
+            size = self._home.store.stat(child.session).size
         except PalimpsestError:
-            return False
-        return True
+            return child.recorded_usd
+        key = child.session, child.ended, 0 if child.status == RUNNING else size
+        if key not in self._read:
+            try:
+                self._read[key] = total_usd(member.cost_usd for member in family_of(self._home, child.session))
+            except PalimpsestError:
+                self._read[key] = child.recorded_usd
+        return self._read[key]
 
 
 def recorded_spending(home: AnyHome, session: str) -> FamilySpending:

@@ -17,7 +17,7 @@ from palimpsest.agent.limits import NO_LIMITS, Limits
 from palimpsest.agent.tool import bounded, one_line
 from palimpsest.core.errors import BadInput
 from palimpsest.core.front_matter import read_front_matter
-from palimpsest.core.ledger import ChildRecord
+from palimpsest.core.spending import ChildRecord
 from palimpsest.core.text import within
 
 Origin: TypeAlias = Literal["built-in", "user", "project"]
@@ -89,7 +89,7 @@ def narrower_limits(*given: Limits) -> Limits:
     )
 
 
-def load_roles(user: Path, project: Path, hides: Callable[[str], bool] = lambda _: False) -> tuple[dict[str, AgentRole], tuple[str, ...]]:
+def load_roles(user: Path, project: Path, hides: Callable[[str], bool]) -> tuple[dict[str, AgentRole], tuple[str, ...]]:
     """Return the roles by name, and a line for each file that is none. `user` is the home folder of the user.
 
     Of the project, files that a rule `hides` are left out.

@@ -28,7 +28,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import EMPTY_MAPPING, Text, Thinking, ToolCall, Value, frozen, text_of
 from palimpsest.core.lines import Path
-from palimpsest.core.spending import PRICE_STEPS, Ledger, OpenCall, Spending, SpendingKey, spending_key
+from palimpsest.core.spending import PRICE_STEPS, RUNNING, ChildRecord, Ledger, OpenCall, Spending, SpendingKey, spending_key
 from palimpsest.core.tokens import estimate, learn
 from palimpsest.core.view import Scope, StateProjection
 
@@ -204,40 +204,13 @@ def priced_apart(fields: Mapping[str, object]) -> dict[str, object]:
 
 CHILD_NOTICE: Final = "subagent_notification"
 """The source of the statements to the model about how a sub-agent ended; their `value` is the session of the sub-agent."""
-RUNNING: Final = "running"
 
 
-class ChildRecord(Value, frozen=True):
-    """A sub-agent as the log of its parent knows it. `status` is `running` until its end is recorded.
-
-    `usage`, dollars and `children_tokens` are those of its newest recorded end. `text` is its report until that end was stated to the
-    model. `opened` and `ended` are the events of its newest start and end; `noticed` are those that stated that end, one on each branch.
-    """
-
-    session: str
-    role: str = ""
-    nickname: str = ""
-    depth: int = 0
-    status: str = RUNNING
-    text: str = ""
-    usage: Usage = Usage()
-    cost_usd: float | None = 0.0
-    children_usd: float | None = 0.0
-    children_tokens: int = 0
-    opened: int | None = None
-    ended: int | None = None
-    noticed: tuple[int, ...] = ()
-
-    @property
-    def total_usd(self) -> float | None:
-        """US dollars of its calls and of those below it; `None` if they are not known."""
-        return None if self.cost_usd is None or self.children_usd is None else self.cost_usd + self.children_usd
-
-    def is_due(self, path: Path) -> bool:
-        """Whether its end has to be stated on a path: one on which it was started and its end was not stated yet."""
-        has_ended = self.ended is not None and self.status != RUNNING
-        started_here = self.opened is not None and self.opened in path
-        return has_ended and started_here and not any(seq in path for seq in self.noticed)
+def has_end_to_state(child: ChildRecord, path: Path) -> bool:
+    """Whether the end of a sub-agent has to be stated on a path: one on which it was started and its end was not stated yet."""
+    has_ended = child.ended is not None and child.status != RUNNING
+    started_here = child.opened is not None and child.opened in path
+    return has_ended and started_here and not any(seq in path for seq in child.noticed)
 
 
 class ChildrenProjection(StateProjection):

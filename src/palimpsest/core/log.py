@@ -30,12 +30,12 @@ from palimpsest.core.events import (
     numbers_of,
 )
 from palimpsest.core.items import Edit, Fold, Insert, Item, Mask, Text, ToolCall, ToolResult, Unmask, kept_ids, pending_calls, unpaired
-from palimpsest.core.ledger import ChildRecord, JobStates
+from palimpsest.core.ledger import JobStates
 from palimpsest.core.lines import Path, digest_of, encode_checked, encode_line, first_event, first_line, link_of
 from palimpsest.core.ports import Clock, LogFile, SessionStore
 from palimpsest.core.projections import Projections, follow_path
 from palimpsest.core.reading import LogReader, open_reader
-from palimpsest.core.spending import Ledger
+from palimpsest.core.spending import ChildRecord, Ledger
 from palimpsest.core.view import Derived, View
 from palimpsest.core.view_projection import Find, ViewProjection, project
 

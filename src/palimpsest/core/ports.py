@@ -9,7 +9,7 @@ from msgspec import Struct
 from palimpsest.core.deltas import Delta
 from palimpsest.core.events import EventRef, ModelReplied
 from palimpsest.core.items import Kind
-from palimpsest.core.spending import Ledger
+from palimpsest.core.spending import ChildRecord, Ledger
 
 UnitKind: TypeAlias = Kind | Literal["note", "title"]
 # Called with the number of bytes read so far and the number of bytes in total.
@@ -27,10 +27,11 @@ class CountedContext(Struct, frozen=True):
 class SessionRow(Struct, frozen=True):
     """One session in a list. `turns` counts the turns that the user started; `tokens` is the sum of its `ledger`.
 
-    `context` is the size of the next request in tokens, as the provider or an edit reported it with the last event that changed the view.
-    It is `None` where the view must be counted: in a fork, and after an item, a rewind or an undo, until the next report; `counted` is
-    what a reader then counted, if the log has not changed since. `path` is the name of the log in its store. `title` is the recorded
-    title, else the first line of the first user message. A fork counts only its own events. Times are milliseconds since 1970.
+    `context` is the size of the next request in tokens, as the provider or an edit reported it with the last event that changed the
+    view. It is `None` where the view must be counted: in a fork, and after an item, a rewind or an undo, until the next report;
+    `counted` is what a reader then counted, if the log has not changed since. `children` are its sub-agents, without their reports.
+    `path` is the name of the log in its store. `title` is the recorded title, else the first line of the first user message. A fork
+    counts only its own events. Times are milliseconds since 1970.
     """
 
     id: str
@@ -50,6 +51,7 @@ class SessionRow(Struct, frozen=True):
     base: EventRef | None = None
     opener: EventRef | None = None
     counted: CountedContext | None = None
+    children: tuple[ChildRecord, ...] = ()
 
 
 class Hit(Struct, frozen=True):

@@ -106,3 +106,43 @@ def _less(spending: Spending, before: Spending | None) -> Spending:
     usage = Usage(*(now - then for now, then in zip(astuple(spending.usage), astuple(before.usage), strict=True)))
     numbers = {name: getattr(spending, name) - getattr(before, name) for name in ("calls", "unmeasured", "estimated")}
     return replace(spending, usage=usage, **numbers)
+
+
+RUNNING: Final = "running"
+
+
+class ChildRecord(Value, frozen=True):
+    """A sub-agent as the log of its parent knows it. `status` is `running` until its end is recorded.
+
+    `usage`, dollars and `children_tokens` are those of its newest recorded end. `text` is its report until that end was stated to the
+    model. `opened` and `ended` are the events of its newest start and end; `noticed` are those that stated that end, one on each branch.
+    """
+
+    session: str
+    role: str = ""
+    nickname: str = ""
+    depth: int = 0
+    status: str = RUNNING
+    text: str = ""
+    usage: Usage = Usage()
+    cost_usd: float | None = 0.0
+    children_usd: float | None = 0.0
+    children_tokens: int = 0
+    opened: int | None = None
+    ended: int | None = None
+    noticed: tuple[int, ...] = ()
+
+    @property
+    def total_usd(self) -> float | None:
+        """US dollars of its calls and of those below it; `None` if they are not known."""
+        return None if self.cost_usd is None or self.children_usd is None else self.cost_usd + self.children_usd
+
+    @property
+    def recorded_usd(self) -> float | None:
+        """US dollars of its calls and of those below it when its end was recorded; its file tells more.
+
+        They are not known for an imported one, and for one whose end is not recorded. Nor is zero for tokens, which version 0.2 wrote
+        where no price was known.
+        """
+        is_known = (self.cost_usd or not self.usage.total) and (self.children_usd or not self.children_tokens)
+        return self.total_usd if is_known and self.ended is not None and self.depth > 0 else None

@@ -130,13 +130,14 @@ _COMMAND: Final = re.compile(
 _COURTESY: Final = re.compile(r"\W*(?:please|pls|thanks|thank\s+you|ok|okay|谢谢|謝謝)\W*", re.IGNORECASE)
 _FENCE: Final = re.compile(r"^[ \t]*(?:```+|~~~+)[^\n]*\n?", re.MULTILINE)
 _CITATION: Final = re.compile(r"^[ \t]*>[ \t]?", re.MULTILINE)
-# Where a sentence ends: at a sign before white space, at one of Chinese, or at a line; the sign of a quotation after which the sentence
-# goes on ends none.
-_SENTENCE_END: Final = re.compile(r"[.!]+[)\]]*(?=\s)|[.!]+[\"'”’)\]]+(?=\s+[^\sa-z])|[。！]+(?![”’」』]+\S)|\n")
-# A question: its sign, behind which other signs may stand (`?!`, `?)`, `?*`, an emoji) but no word, so that `?a=b` of an address is none;
-# or its particle. One inside quotation marks is none if the sentence goes on behind them.
+# Where a sentence ends: at a sign before white space, at one of Chinese, or at a line unless the next goes on in lower case; the sign of
+# a quotation after which the sentence goes on ends none.
+_SENTENCE_END: Final = re.compile(r"[.!]+[)\]]*(?=\s)|[.!]+[\"'”’)\]]+(?=\s+[^\sa-z])|[。！]+(?![”’」』]+\S)|\n(?![ \t]*[a-z])")
+# A question: its sign, behind which other signs may stand (`?!`, `?)`, `?*`, an emoji), a tag, or the next word if the one before it is
+# of letters alone, so that `?a=b` of an address and `colou?r` are none; or its particle. One inside quotation marks is none if the sentence goes on behind them.
 _QUESTION: Final = re.compile(
-    r"""[?؟⁇⁈⁉‽](?:[^\w\s\"'”’`]{0,20}(?=\s|$) | [^\w\s,，;；:：、]{0,20}(?=[ \t]*(?:\n|$)|\s+[^\sa-z]))
+    r"""[?؟⁇⁈⁉‽](?:[^\w\s\"'”’`]{0,20}(?=\s|$) | [^\w\s,，;；:：、]{0,20}(?=[ \t]*(?:\n|$)|\s+[^\sa-z])
+        | (?=</?[a-z]) | (?P<joined>(?=[?!]*[^\W\d_]{2,}(?:[\s.,!;]|$))))
       | ？(?![”’」』]+\S)
       | [吗嗎](?!\w|[^\w\s]{0,20}[\"'”’」』`])
       | 呢(?:[.!~～…]+(?=\s|$)|[。！]|[ \t]*(?=\n|$))""",
@@ -177,11 +178,20 @@ def statements(session: str, events: Iterable[Event]) -> Iterator[UserStatement]
 
 def _before_question(text: str) -> str:
     """Return a text up to its first sentence that is a question."""
-    question = _QUESTION.search(text)
-    if question is None:
+    signs = (found.start() for found in _QUESTION.finditer(text) if found["joined"] is None or _is_word(text, found.start()))
+    sign = next(signs, None)
+    if sign is None:
         return text
-    ends = (end.end() for end in _SENTENCE_END.finditer(text) if end.end() <= question.start())
+    # A sign on a line of its own asks what stands before that line.
+    asked = next((place for place in range(sign, 0, -1) if text[place - 1].isalnum()), 0)
+    ends = (end.end() for end in _SENTENCE_END.finditer(text) if end.end() < asked)
     return text[: max(ends, default=0)]
+
+
+def _is_word(text: str, end: int) -> bool:
+    """Whether what stands before a place, back to white space, is of letters alone."""
+    before = text[max(0, end - LONGEST_ABOUT) : end].rsplit(None, 1)
+    return bool(before) and before[-1].isalpha()
 
 
 def first_line(text: str) -> str:

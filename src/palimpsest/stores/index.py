@@ -14,7 +14,7 @@ from palimpsest.core.errors import Locked, PalimpsestError
 from palimpsest.core.events import EventRef, SessionOpened
 from palimpsest.core.lines import decode_line, lost_end
 from palimpsest.core.ports import CountedContext, Hit, LogFile, LogStat, Progress, RefreshReport, SessionArchive, SessionRow, UnitKind
-from palimpsest.core.spending import Ledger
+from palimpsest.core.spending import ChildRecord, Ledger
 from palimpsest.stores.database import Database, is_damaged, is_unwritable
 from palimpsest.stores.index_units import Query, SessionRowBuilder, read_query, search_units, separate_cjk, snippet
 from palimpsest.stores.log_segments import LogSegment, read_segments
@@ -28,9 +28,10 @@ _LAST_LINE_BYTES = 512
 _ledgers = msgspec.json.Decoder(Ledger)
 _places = msgspec.json.Decoder(EventRef)
 _counts = msgspec.json.Decoder(CountedContext)
+_children = msgspec.json.Decoder(tuple[ChildRecord, ...])
 
 # Raised too when the same log is counted otherwise than before, because `counted` keeps counts.
-VERSION = 7
+VERSION = 8
 # `words` stores no text, because the logs have it. A deleted unit leaves its words under a number that is never used again; when a third of
 # all units are deleted, the index is rebuilt. `fault` is the reason why a log could not be read completely; `shut` marks a log that could
 # not be opened.
@@ -38,8 +39,8 @@ SCHEMA = """
 CREATE TABLE sessions(
     num INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, path TEXT, title TEXT, origin TEXT, cwd TEXT, model TEXT, profile TEXT,
     created INTEGER, updated INTEGER, events INTEGER, turns INTEGER, tokens INTEGER, context INTEGER, ledger TEXT, base TEXT, opener TEXT,
-    counted TEXT, size INTEGER, mtime INTEGER, done INTEGER, last INTEGER, seq INTEGER, print TEXT, first_unit INTEGER, last_unit INTEGER,
-    bad INTEGER, first_bad INTEGER, fault TEXT, shut INTEGER);
+    counted TEXT, children TEXT, size INTEGER, mtime INTEGER, done INTEGER, last INTEGER, seq INTEGER, print TEXT, first_unit INTEGER,
+    last_unit INTEGER, bad INTEGER, first_bad INTEGER, fault TEXT, shut INTEGER);
 CREATE TABLE units(
     num INTEGER PRIMARY KEY, session INTEGER, seq INTEGER, item TEXT, kind TEXT, at INTEGER, start INTEGER, length INTEGER);
 CREATE TABLE counts(name TEXT PRIMARY KEY, value INTEGER) WITHOUT ROWID;
@@ -48,8 +49,8 @@ CREATE VIRTUAL TABLE words USING fts5(text, content='', tokenize="unicode61 remo
 INSERT INTO words(words, rank) VALUES ('hashsize', 16777216), ('automerge', 8)
 """
 # The columns of `sessions`: its number, the fields of `SessionRow`, and the fields of `ReadState`.
-_ROW_FIELDS, _STATE_FIELDS = slice(1, 18), slice(18, 30)
-_SAVE = "REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ROW_FIELDS, _STATE_FIELDS = slice(1, 19), slice(19, 31)
+_SAVE = "REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 # The range of numbers makes this fast: units of a session are looked up by number, not by session.
 _DELETE_UNITS = """DELETE FROM units WHERE session = (SELECT num FROM sessions WHERE id = :id)
     AND num >= (SELECT first_unit FROM sessions WHERE id = :id)"""
@@ -81,9 +82,9 @@ class ReadState(Struct, frozen=True):
 
 def session_row(values: tuple[Any, ...]) -> SessionRow:
     """Return the session of a row of the table `sessions`."""
-    *plain, ledger, base, opener, counted = values[_ROW_FIELDS]
+    *plain, ledger, base, opener, counted, children = values[_ROW_FIELDS]
     places = [place and _places.decode(place) for place in (base, opener)]
-    return SessionRow(*[*plain, _ledgers.decode(ledger), *places, counted and _counts.decode(counted)])
+    return SessionRow(*[*plain, _ledgers.decode(ledger), *places, counted and _counts.decode(counted), _children.decode(children)])
 
 
 def keep_counts(connection: sqlite3.Connection, rows: Sequence[SessionRow]) -> None:
@@ -254,8 +255,8 @@ class Refresher:
         return unit
 
     def _save(self, number: int, state: ReadState, row: SessionRow) -> None:
-        *plain, ledger, base, opener, counted = msgspec.structs.astuple(row)
-        coded = (value if value is None else msgspec.json.encode(value).decode() for value in (ledger, base, opener, counted))
+        *plain, ledger, base, opener, counted, children = msgspec.structs.astuple(row)
+        coded = (value if value is None else msgspec.json.encode(value).decode() for value in (ledger, base, opener, counted, children))
         self._connection.execute(_SAVE, (number, *plain, *coded, *msgspec.structs.astuple(state)))
 
 

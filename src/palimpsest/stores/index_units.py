@@ -28,7 +28,7 @@ from palimpsest.core.events import (
     items_of,
 )
 from palimpsest.core.items import text_of
-from palimpsest.core.ledger import LedgerProjection
+from palimpsest.core.ledger import ChildrenProjection, LedgerProjection
 from palimpsest.core.ports import SessionRow, UnitKind
 
 _TITLE_CHARS = 80
@@ -68,6 +68,8 @@ class SessionRowBuilder:
         self.title, self.model, self.updated = row.title, row.model, row.updated
         self.events, self.turns = row.events, row.turns
         self._ledger = LedgerProjection(row.ledger)
+        self._children = ChildrenProjection()
+        self._children.start_from(row.children)
         self.context = row.context
 
     @property
@@ -86,6 +88,7 @@ class SessionRowBuilder:
             context=self.context,
             ledger=ledger,
             counted=None,
+            children=tuple(structs.replace(child, text="") for child in self._children.value()),
         )
 
     def add(self, event: Event) -> None:
@@ -96,6 +99,7 @@ class SessionRowBuilder:
         self.updated = max(self.updated, event.at)
         self._add_context(event)
         self._ledger.take(event)
+        self._children.take(event)
         match event.body:
             case SessionOpened() as body:
                 self._changes |= {"origin": body.origin, "cwd": body.cwd, "profile": body.profile, "base": body.base, "opener": body.opener}

@@ -4,8 +4,9 @@ from histories import new_log
 from msgspec.structs import replace
 
 from palimpsest.core.events import ChildEnded, ChildOpened, ContextStated, Rewound, Statement, Usage
-from palimpsest.core.ledger import CHILD_NOTICE, ChildRecord
+from palimpsest.core.ledger import CHILD_NOTICE, has_end_to_state
 from palimpsest.core.log import Log
+from palimpsest.core.spending import ChildRecord
 from palimpsest.stores.in_memory import FixedClock, MemorySessions
 
 OPENED = ChildOpened("child", "call", "worker", nickname="Ada", depth=1)
@@ -63,7 +64,7 @@ def test_an_end_is_due_on_the_branches_that_started_the_child_and_have_not_state
 
 
 def due(log: Log) -> list[str]:
-    return [child.session for child in log.children if child.is_due(log.path)]
+    return [child.session for child in log.children if has_end_to_state(child, log.path)]
 
 
 def test_the_report_of_an_imported_child_is_not_kept_a_second_time() -> None:

@@ -88,7 +88,7 @@ def test_roles_of_the_user_win_and_those_of_a_project_replace_none(tmp_path: Pat
     written(project / ".claude/agents", "own.md", "---\ndescription: theirs\n---\n")
     written(project / ".agents/agents", "worker.md", "---\ndescription: theirs\nmode: auto\n---\n")
     written(project / ".agents/agents", "reviewer.md", REVIEWER)
-    roles, problems = load_roles(user, project)
+    roles, problems = load_roles(user, project, lambda _: False)
     assert {name: (role.description, role.origin) for name, role in roles.items()} == {
         "default": (BUILT_IN[0].description, "built-in"),
         "explorer": ("my explorer", "user"),
@@ -113,7 +113,7 @@ def test_hostile_files_are_named_and_left_out_in_bounded_time(tmp_path: Path) ->
     os.mkfifo(folder / "pipe.md")
     (project / ".claude").mkdir()
     (project / ".claude/agents").symlink_to(tmp_path)
-    roles, problems = load_roles(user, project)
+    roles, problems = load_roles(user, project, lambda _: False)
     assert list(roles) == [role.name for role in BUILT_IN]
     assert problems == (
         f"{folder}/bytes.md is no role: it does not begin with front matter between lines of ---",

@@ -71,6 +71,9 @@ def found(text: str) -> list[tuple[str, str]]:
         ("remember: a query may end with `?`, as SQL does", "feedback", "a query may end with `?`, as SQL does"),
         ("remember: write x?.y for what may be missing", "feedback", "write x?.y for what may be missing"),
         ("remember: tabs. Shall I say why? 🙂", "feedback", "tabs."),
+        ("remember:\n- use tabs\n- shall I say why?", "feedback", "- use tabs"),
+        ("remember: the schema is at https://b.example/api?wsdl now", "feedback", "the schema is at https://b.example/api?wsdl now"),
+        ("remember: match colou?r in both", "feedback", "match colou?r in both"),
         ("记住：问候语是“好吗”", "feedback", "问候语是“好吗”"),
     ],
 )
@@ -85,6 +88,8 @@ def test_a_message_in_the_form_of_a_command_is_a_note_of_what_follows(message: s
         *("remember when we fixed the login bug?", "Remember me? I'm back", "Remember the login bug?", "Remember that bug?"),
         *("remember that we use uv, ok?", "Remember: who reviews this?", "remember, did we ship it?", "Remember this?"),
         *("remember that we use uv?🙂", "remember: do we use uv?…", "remember: *do we use uv?*", "remember: **do we use uv?** Thanks"),
+        *("<b>remember: do we use uv?</b>", "remember: <b>do we use uv?</b>", "remember that we use uv?thanks", "remember: use uv\n?"),
+        *("remember that do we\nuse uv or pip?", "remember: use uv.\n\n?!", "remember: do we use uv??thanks."),
         *("remember: `do we use uv?`", "remember that we use uv?, thanks", "remember, do we use uv؟", "remember: did we (or you?)."),
         *("记住：用 uv 吗～", "记住：还用 uv 吗，谢谢", "记住：还用 uv 吗 谢谢", "remember that we use uv?\u200b", "remember: uv ⁉️"),
         *("Do you remember that we use uv?", "do you remember: the port?", "can you remember that we use uv?", "You remember that?"),

@@ -18,8 +18,8 @@ from palimpsest.coding.file_undo import TurnChange, turn_changes
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ProcessEnded, ProcessStarted, UserSaid
 from palimpsest.core.items import Text, text_of
-from palimpsest.core.ledger import ChildRecord
 from palimpsest.core.log import Log, turns_of
+from palimpsest.core.spending import ChildRecord
 from palimpsest.core.text import cost_text
 from palimpsest.core.undo import rewind as go_back
 from palimpsest.memory.note import redacted, time_of

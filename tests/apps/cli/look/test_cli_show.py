@@ -53,17 +53,19 @@ def test_a_sub_agent_names_its_parent_and_the_parent_its_sub_agents(pal: Pal) ->
     Log.create(pal.home.store, SessionOpened("ada", opener=EventRef(SMALL, 4), meta=meta), FixedClock(BEGAN)).close()
     with Log.open(pal.home.store, SMALL, FixedClock(BEGAN), write=True) as log:
         log.append(ChildOpened("ada", role="explorer", nickname="Ada", depth=1))
-        log.append(ChildEnded("ada", "completed", cost_usd=0.25, children_usd=0.5))
+        log.append(ChildEnded("ada", "completed"))
+        log.append(ChildOpened("eve", nickname="Eve", depth=1))
+        log.append(ChildEnded("eve", "completed", cost_usd=0.25, children_usd=0.5))
         log.append(ChildOpened("bob", nickname="Bob", depth=1))
         while_open = pal("show", SMALL).stdout.splitlines()
     assert pal("show", "ada").stdout.splitlines()[0] == f"sub-agent Ada (explorer) of session {SMALL}"
-    ada, bob = "sub-agent Ada (explorer): completed, $0.75, session ada", "sub-agent Bob: {}, cost unknown, session bob"
-    assert while_open[:2] == [ada, bob.format("running")]
-    assert pal("show", SMALL).stdout.splitlines()[:2] == [ada, bob.format("unknown")]
+    ended = ["sub-agent Ada (explorer): completed, $0.00, session ada", "sub-agent Eve: completed, $0.75, session eve"]
+    assert while_open[:3] == [*ended, "sub-agent Bob: running, cost unknown, session bob"]
+    assert pal("show", SMALL).stdout.splitlines()[:3] == [*ended, "sub-agent Bob: unknown, cost unknown, session bob"]
     with Log.open(pal.home.store, SMALL, FixedClock(BEGAN), write=True) as log:
         for number in range(30):
             log.append(ChildOpened(f"c{number}", nickname=f"C{number}", depth=1))
-    assert pal("show", SMALL).stdout.splitlines()[20] == f"… and 12 more sub-agents: pal agents {SMALL}"
+    assert pal("show", SMALL).stdout.splitlines()[20] == f"… and 13 more sub-agents: pal agents {SMALL}"
 
 
 def test_an_earlier_moment_shows_what_the_model_saw_then(pal: Pal) -> None:

@@ -68,9 +68,11 @@ def write(pal: Pal, session: str, bodies: Sequence[Body], opener: EventRef | Non
             log.append(body, foreign=True)
 
 
-def places(pal: Pal, session: str) -> dict[str, float | str | None]:
+def places(pal: Pal, session: str, *, code: int = 0) -> dict[str, float | str | None]:
     """What each place says that a session cost."""
-    found: dict[str, float | str | None] = {"pal sessions": {row["id"]: row["cost_usd"] for row in pal.json("sessions")}[session]}
+    found: dict[str, float | str | None] = {
+        "pal sessions": {row["id"]: row["cost_usd"] for row in pal.json("sessions", code=code)}[session]
+    }
     family = [member["cost_usd"] for member in pal.json("agents", session)]
     found["pal agents"] = None if None in family else sum(family)
 
@@ -89,16 +91,20 @@ def places(pal: Pal, session: str) -> dict[str, float | str | None]:
     return found
 
 
+UNKNOWN_EVERYWHERE = {**dict.fromkeys(("pal sessions", "pal agents", "editor", "footer")), "/cost": "cost unknown"}
+
+
+def everywhere(usd: float) -> dict[str, object]:
+    return {**dict.fromkeys(("pal sessions", "pal agents", "editor", "footer"), pytest.approx(usd)), "/cost": cost_text(usd)}
+
+
 def bodies_of(*more: tuple[Body, ...]) -> list[Body]:
     return [body for bodies in (*(each for each, _ in CALLS), *more) for body in bodies]
 
 
 def test_every_place_shows_the_sum_of_the_calls(pal: Pal) -> None:
     write(pal, "one", bodies_of())
-    assert places(pal, "one") == {
-        **dict.fromkeys(("pal sessions", "pal agents", "editor", "footer"), pytest.approx(SUM)),
-        "/cost": cost_text(SUM),
-    }
+    assert places(pal, "one") == everywhere(SUM)
     (job,) = [row for row in pal.json("jobs", "one") if row["job"] == "titles"]
     assert (job["calls"], job["cost_usd"]) == (1, pytest.approx(0.03))
     with pal.home.open("one", write=False) as log:
@@ -108,7 +114,7 @@ def test_every_place_shows_the_sum_of_the_calls(pal: Pal) -> None:
 @pytest.mark.parametrize("more", [UNKNOWN, UNMEASURED])
 def test_every_place_says_that_the_cost_is_unknown_if_that_of_one_call_is(pal: Pal, more: tuple[Body, ...]) -> None:
     write(pal, "one", bodies_of(more))
-    assert places(pal, "one") == {**dict.fromkeys(("pal sessions", "pal agents", "editor", "footer")), "/cost": "cost unknown"}
+    assert places(pal, "one") == UNKNOWN_EVERYWHERE
     assert " unknown " in pal("sessions").stdout
     assert "1 sub-agent" not in pal("agents", "one").stdout
     assert "cost unknown in all" in pal("agents", "one").stdout
@@ -123,10 +129,7 @@ def test_sub_agents_are_part_of_what_a_session_cost(pal: Pal) -> None:
     child: list[Body] = [ChildOpened("two", depth=1), ChildEnded("two", "completed", usage=Usage(input=1), cost_usd=SUM)]
     write(pal, "one", bodies_of(tuple(child)))
     write(pal, "two", bodies_of(), EventRef("one", 1))
-    assert places(pal, "one") == {
-        **dict.fromkeys(("pal sessions", "pal agents", "editor", "footer"), pytest.approx(2 * SUM)),
-        "/cost": cost_text(2 * SUM),
-    }
+    assert places(pal, "one") == everywhere(2 * SUM)
     assert [row["own_usd"] for row in pal.json("sessions")] == [pytest.approx(SUM)]
     assert {row["id"]: row["cost_usd"] for row in pal.json("sessions", "--all")} == {
         "one": pytest.approx(2 * SUM),
@@ -138,30 +141,48 @@ def test_a_sub_agent_of_unknown_price_to_which_an_older_version_wrote_0_costs_an
     child: list[Body] = [ChildOpened("two", depth=1, nickname="Ada"), ChildEnded("two", "completed", usage=Usage(input=5), cost_usd=0.0)]
     write(pal, "one", bodies_of(tuple(child)))
     write(pal, "two", UNKNOWN, EventRef("one", 1))
-    assert places(pal, "one") == {**dict.fromkeys(("pal sessions", "pal agents", "editor", "footer")), "/cost": "cost unknown"}
+    assert places(pal, "one") == UNKNOWN_EVERYWHERE
     assert "sub-agent Ada: completed, cost unknown, session two" in pal("show", "one").stdout
     (pal.home.folder / "cards.toml").write_text(FREE)
     assert places(pal, "one")["pal agents"] == pytest.approx(SUM)
     assert f"sub-agent Ada: completed, {cost_text(0.0)}, session two" in pal("show", "one").stdout
 
 
-def test_sub_agents_of_an_imported_session_are_part_of_what_it_cost_as_far_as_they_have_files(pal: Pal) -> None:
-    write(pal, "one", bodies_of((ChildOpened("two"), ChildOpened("kept nowhere"), ChildEnded("kept nowhere", "completed"))))
-    write(pal, "two", bodies_of(), EventRef("one", 1))
-    assert places(pal, "one") == {
-        **dict.fromkeys(("pal sessions", "pal agents", "editor", "footer"), pytest.approx(2 * SUM)),
-        "/cost": cost_text(2 * SUM),
-    }
+def test_sub_agents_of_an_imported_session_are_part_of_what_it_cost(pal: Pal) -> None:
+    write(pal, "one", bodies_of((ChildOpened("two"), ChildOpened("three"), ChildEnded("three", "completed"))))
+    for name in ("two", "three"):
+        write(pal, name, bodies_of(), EventRef("one", 1))
+    assert places(pal, "one") == everywhere(3 * SUM)
+
+
+def test_a_session_of_which_a_sub_agent_was_kept_nowhere_cost_an_unknown_amount_and_the_list_says_what_is_known(pal: Pal) -> None:
+    write(pal, "one", bodies_of((ChildOpened("kept nowhere"), ChildEnded("kept nowhere", "completed"))))
+    assert places(pal, "one") == UNKNOWN_EVERYWHERE
+    assert [row["own_usd"] for row in pal.json("sessions")] == [pytest.approx(SUM)]
+    assert f" {cost_text(SUM)}+? " in pal("sessions").stdout
 
 
 def test_a_sub_agent_whose_file_was_deleted_cost_what_its_parent_has_recorded(pal: Pal) -> None:
-    ends: list[Body] = [ChildEnded("two", "completed", usage=Usage(input=10), cost_usd=SUM), ChildOpened("three", depth=1)]
-    write(pal, "one", bodies_of((ChildOpened("two", depth=1), ends[0])))
-    assert [(each["usage"]["input"], each["cost_usd"]) for each in pal.json("agents", "one")[1:]] == [(10, pytest.approx(SUM))]
+    ended = ChildEnded("two", "completed", usage=Usage(input=10), cost_usd=SUM)
+    write(pal, "one", bodies_of((ChildOpened("two", depth=1), ended)))
+    assert places(pal, "one") == everywhere(2 * SUM)
     # Nothing tells what one cost whose end was not recorded.
-    write(pal, "more", bodies_of(tuple(ends)))
-    assert pal.json("agents", "more")[-1]["cost_usd"] is None
+    write(pal, "more", bodies_of((ended, ChildOpened("three", depth=1))))
+    assert places(pal, "more") == UNKNOWN_EVERYWHERE
     assert "cost unknown in all" in pal("agents", "more").stdout
+
+
+def test_a_sub_agent_that_went_on_after_its_end_was_recorded_cost_what_its_file_says(pal: Pal) -> None:
+    write(pal, "one", bodies_of((ChildOpened("two", depth=1), ChildEnded("two", "completed", usage=Usage(input=10), cost_usd=1.0))))
+    write(pal, "two", bodies_of(CALLS[0][0]), EventRef("one", 1))
+    assert places(pal, "one") == everywhere(2 * SUM + CALLS[0][1])
+
+
+def test_a_sub_agent_whose_file_is_damaged_costs_the_same_in_every_place(pal: Pal) -> None:
+    write(pal, "one", bodies_of((ChildOpened("two", depth=1), ChildEnded("two", "completed", usage=Usage(input=10), cost_usd=SUM))))
+    write(pal, "two", bodies_of(), EventRef("one", 1))
+    (pal.home.folder / "sessions" / "two.jsonl").write_bytes(b"\x00" * 4_096)
+    assert places(pal, "one", code=1) == everywhere(2 * SUM)
 
 
 def test_every_place_counts_a_call_that_was_broken_off_with_the_same_estimate(pal: Pal) -> None:
@@ -196,7 +217,7 @@ def test_a_session_of_a_program_that_counts_its_replies_alone_costs_an_unknown_a
     ]
     (tmp_path / "events.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     session = pal.json("import", str(tmp_path / "events.jsonl"))["files"][0]["session"]
-    assert places(pal, session) == {**dict.fromkeys(("pal sessions", "pal agents", "editor", "footer")), "/cost": "cost unknown"}
+    assert places(pal, session) == UNKNOWN_EVERYWHERE
     assert "7,000 written · price unknown" in pal("export", session, "--to", "html").stdout
 
 
@@ -256,7 +277,4 @@ def test_a_card_that_is_written_later_makes_the_price_known_everywhere(pal: Pal)
     write(pal, "one", bodies_of(UNKNOWN))
     assert places(pal, "one")["pal sessions"] is None
     (pal.home.folder / "cards.toml").write_text(FREE)
-    assert places(pal, "one") == {
-        **dict.fromkeys(("pal sessions", "pal agents", "editor", "footer"), pytest.approx(SUM)),
-        "/cost": cost_text(SUM),
-    }
+    assert places(pal, "one") == everywhere(SUM)
