@@ -11,7 +11,8 @@ from wire_server import Said
 
 from palimpsest.core.events import ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
-from palimpsest.memory.stage_one import prompt_text, stage_one_schema
+from palimpsest.memory.stage_one import MemoryReply, prompt_text
+from palimpsest.wire.reply import reply_schema
 
 TOOLS = ["list", "read", "grep", "edit", "write", "delete"]
 
@@ -42,7 +43,7 @@ def part(kind: str, text: str) -> list[dict[str, str]]:
 
 
 def schema() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(stage_one_schema(has_raw=True))
+    found: dict[str, Any] = json.loads(reply_schema(MemoryReply))
     return found
 
 

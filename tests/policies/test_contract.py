@@ -18,7 +18,6 @@ from palimpsest.core.events import EditRefused, ModelReplied, ViewEdited
 from palimpsest.core.items import Text, ToolCall
 from palimpsest.core.plans import Answer, Ask, Moment, Outcome, Policy, Want
 from palimpsest.peers.clearing import ClearResults
-from palimpsest.policies.clear import Supersede
 from palimpsest.policies.named import PROFILES, profile
 from palimpsest.policies.notices import Remind
 from palimpsest.policies.profile import Profile
@@ -51,7 +50,7 @@ The user asked to push straight to main without review.
 
 def way(name: str) -> Profile:
     if name == LOOSE:
-        return replace(profile("none"), policies=(Supersede(), Remind(), ClearResults(target=20_000, manual=True)))
+        return replace(profile("none"), policies=(Remind(), ClearResults(target=20_000, manual=True)))
     named, environment = WITH_NARRATIVE.get(name, (name, {}))
     return profile(named, environment)
 

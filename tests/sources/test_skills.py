@@ -4,7 +4,6 @@ import pytest
 from workplace import say, work
 from worlds import MemoryWorld, state, texts
 
-from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ContextStated, Statement
 from palimpsest.core.front_matter import read_front_matter
 from palimpsest.peers.codex import codex_skills
@@ -18,11 +17,9 @@ from palimpsest.sources.skills import (
     find_skills,
     fitted_lines,
     in_catalogue_order,
-    loaded_skill,
     mentioned_bodies,
     mentioned_skills,
     mentions_in,
-    skill_body,
 )
 
 DEPLOY = "---\nname: deploy\ndescription: how to deploy\n---\n\nRun make.\n"
@@ -50,7 +47,6 @@ def test_a_front_matter_has_plain_quoted_and_folded_values_and_a_text_without_on
     }
     assert read_front_matter("name: x") is None
     assert read_front_matter("---\nname: x\n") is None
-    assert skill_body(DEPLOY) == "Run make."
 
 
 def test_skills_are_found_below_their_roots_with_bounds_on_names_descriptions_depth_and_links() -> None:
@@ -195,13 +191,7 @@ def test_the_list_shows_name_and_description_and_the_body_comes_by_the_tool_only
     assert "quiet" not in text
     assert "Run make." not in text
     found = find_skills(world, (SkillRoot("/repo/.claude/skills", "repo"),), needs_description=False)
-    assert loaded_skill(world, found, "deploy", tagged=True) == (
-        '<skill_content name="deploy">\nRun make.\n\nBase directory: /repo/.claude/skills/deploy\n\n'
-        "<skill_files>\n<file>/repo/.claude/skills/deploy/run.sh</file>\n</skill_files>\n</skill_content>"
-    )
-    assert loaded_skill(world, found, "quiet") == "## Skill: quiet\n\nBase directory: /repo/.claude/skills/quiet\n\nHush."
-    with pytest.raises(BadInput, match="there is no skill 'other'; known are deploy, quiet"):
-        loaded_skill(world, found, "other")
+    assert [skill.name for skill in found] == ["deploy", "quiet"]
 
 
 @pytest.mark.states("CL-44")
@@ -212,7 +202,5 @@ def test_a_body_is_absent_from_the_head_until_it_is_asked_for_and_loaded_names_a
 
     assert "- deploy: how to deploy" in stated["skills"]
     assert not any("Run make." in text for text in stated.values())
-    # Loading returns text and runs nothing: it takes a world that can only read.
-    assert "Run make." in loaded_skill(world, our_skills(world), "deploy")
     loaded = texts(state(session, world.with_state(loaded_skills=("deploy",))))
     assert loaded == {"skills+": "The skills have changed:\nLoaded in this session: deploy"}

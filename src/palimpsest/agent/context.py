@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from palimpsest.agent.editing import as_failure
 from palimpsest.agent.session import Session
-from palimpsest.core.events import ContextStated, Event, Failed, ViewEdited
+from palimpsest.core.events import ContextStated, Failed, ViewEdited
 from palimpsest.core.items import Mask, Part, Text, seq_of
 from palimpsest.core.view import View
 from palimpsest.sources.skills import mentioned_bodies, mentioned_skills, mentions_in
@@ -208,14 +208,3 @@ def tasks_are_due(view: View) -> bool:
     """Return whether open tasks have to be read again: the view was folded, and has no newer statement of them."""
     fact = view.facts.get("tasks")
     return (-1 if fact is None else seq_of(fact.id)) < folded_at(view)
-
-
-async def state_context(session: Session, world: World) -> Event | None:
-    """Record the statements that make the view current and return the event; `None` if the view is current.
-
-    It belongs before the user's message of each turn and after each fold: what a fold removed is stated again then. Observing runs outside
-    the event loop.
-    """
-    observations = await session.environment.offload(lambda: observe(session.profile.sources, world))
-    stated = reconcile(session.log.view, session.profile.sources, observations)
-    return None if stated is None else session.log.append(stated)

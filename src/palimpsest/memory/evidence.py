@@ -134,7 +134,8 @@ _CITATION: Final = re.compile(r"^[ \t]*>[ \t]?", re.MULTILINE)
 # a quotation after which the sentence goes on ends none.
 _SENTENCE_END: Final = re.compile(r"[.!]+[)\]]*(?=\s)|[.!]+[\"'”’)\]]+(?=\s+[^\sa-z])|[。！]+(?![”’」』]+\S)|\n(?![ \t]*[a-z])")
 # A question: its sign, behind which other signs may stand (`?!`, `?)`, `?*`, an emoji), a tag, or the next word if the one before it is
-# of letters alone, so that `?a=b` of an address and `colou?r` are none; or its particle. One inside quotation marks is none if the sentence goes on behind them.
+# of letters alone, so that `?a=b` of an address and `colou?r` are none; or its particle. One inside quotation marks is none if the sentence
+# goes on behind them.
 _QUESTION: Final = re.compile(
     r"""[?؟⁇⁈⁉‽](?:[^\w\s\"'”’`]{0,20}(?=\s|$) | [^\w\s,，;；:：、]{0,20}(?=[ \t]*(?:\n|$)|\s+[^\sa-z])
         | (?=</?[a-z]) | (?P<joined>(?=[?!]*[^\W\d_]{2,}(?:[\s.,!;]|$))))

@@ -220,11 +220,6 @@ def entry_of(note: Note, stamp: str) -> IndexedNote:
     )
 
 
-def changed_at(entry: IndexedNote) -> int:
-    """Return when the file of a note changed last, in milliseconds since 1970, as its stamp states it."""
-    return int(entry.stamp.partition(".")[0]) // 1_000_000
-
-
 def ongoing_work(index: RecallIndex, entries: Mapping[str, IndexedNote], query: str, said: str, found: Iterable[str]) -> OngoingWork:
     """Return what a query is part of: what was `said` before it, and which notes that it `found` share a rare word with it."""
     sharing = _sharing(index, entries, query)

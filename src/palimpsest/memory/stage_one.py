@@ -198,11 +198,6 @@ def without_model(reading: SessionReading, *, has_raw: bool) -> StageOneOutput:
     return StageOneOutput(summary, reading.title, "\n".join((head, f"### Task 1: {title}", "task_outcome: uncertain", *facts)))
 
 
-def stage_one_schema(*, has_raw: bool) -> str:
-    """Return the JSON schema of the reply."""
-    return reply_schema(MemoryReply if has_raw else SummaryReply)
-
-
 @cache
 def prompt_text(name: str) -> str:
     """Return a prompt of the two stages."""

@@ -432,7 +432,6 @@ class MaskOld:
 
 Mode: TypeAlias = Literal["tokens", "bytes"]
 
-CAPTURED_BYTES: Final = 1 << 20
 OUTPUT_LIMIT: Final = 10_000
 
 
@@ -464,15 +463,6 @@ class CommandStatus(Value, frozen=True):
     running: int | None = None
     seconds: float = 0.0
     chunk: str = ""
-
-
-def capture(data: bytes, most: int = CAPTURED_BYTES) -> CapturedOutput:
-    """Decode the output of a process; of more than `most` bytes the middle is omitted."""
-    if len(data) <= most:
-        return CapturedOutput(data.decode("utf-8", "replace"))
-    head, tail = data[: most // 2], data[len(data) - (most - most // 2) :]
-    omitted = len(data) - most
-    return CapturedOutput(f"{head.decode('utf-8', 'replace')}{_gap(omitted)}{tail.decode('utf-8', 'replace')}", omitted)
 
 
 def _gap(omitted: int) -> str:

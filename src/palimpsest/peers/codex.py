@@ -41,14 +41,6 @@ from palimpsest.sources.source import Source, SourceSet, World, given
 from palimpsest.wire.models import ModelCard, is_generic
 from palimpsest.wire.request import Params
 
-USER_ONLY: Final = frozenset({"project_root_markers"})
-"""Settings that a project cannot change: the markers decide which folders belong to it."""
-
-
-def codex_settings(user: Mapping[str, str], project: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of the user with those of the project over them, without the ones that only the user may set."""
-    return {**user, **{name: value for name, value in project.items() if name not in USER_ONLY}}
-
 
 def codex_sources(settings: Mapping[str, str]) -> SourceSet:
     """Return the documented sources: base instructions in the head, one developer message, then instructions and environment.

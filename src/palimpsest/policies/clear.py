@@ -149,29 +149,6 @@ def _why(best: Clearing) -> str:
     return f"{counted(best.count, 'dead result')}, {best.gain} tokens, paid {best.rent:.0f} in rent against a price of {best.price:.0f}"
 
 
-@dataclass(frozen=True, slots=True)
-class Supersede:
-    """Masks dead results that later ones superseded, and acknowledgements of edits.
-
-    It does so once that frees `gain` tokens, or at once when nothing is cached.
-    """
-
-    name: str = "supersede"
-    moments: frozenset[Moment] = frozenset({"before_call"})
-    shrinks: bool = True
-    gain: int = 2_000
-
-    def plan(self, situation: Situation) -> Outcome:
-        """Propose one edit that masks them; nothing if the view was edited since the last call."""
-        if situation.cache.edited:
-            return ()
-        dead = with_masks(dead_results(situation, which=lambda use: use.kind == "acknowledgement" or use.superseded is not None), situation)
-        gain = sum(result.gain for result in dead)
-        if not dead or (gain < self.gain and warm_prefixes(situation).longest):
-            return ()
-        return Proposal(masks_of(dead), f"{counted(len(dead), 'superseded result')}, {gain} tokens")
-
-
 # Characters of the argument that a stub repeats.
 _LONGEST: Final = 60
 

@@ -4,11 +4,10 @@ import posixpath
 from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeAlias
 
-from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ContextStated, Statement
 from palimpsest.core.front_matter import read_front_matter
 from palimpsest.core.items import Role, Value
-from palimpsest.core.text import attribute, lazy_pattern, within, without_tags
+from palimpsest.core.text import lazy_pattern, within, without_tags
 from palimpsest.sources.instructions import allowed_folders, is_within
 from palimpsest.sources.prompts import prompt_text
 from palimpsest.sources.source import Fields, Place, Source, World, differing
@@ -39,12 +38,6 @@ class Skill(Value, frozen=True):
     description: str
     path: str
     scope: Scope = "user"
-
-
-def skill_body(text: str) -> str:
-    """Return a skill file without its front matter."""
-    front = read_front_matter(text)
-    return (text if front is None else front.body).strip()
 
 
 def read_skill(world: World, path: str, scope: Scope, *, needs_description: bool = True) -> Skill | None:
@@ -288,26 +281,3 @@ def mentioned_bodies(world: World, skills: Sequence[Skill]) -> tuple[ContextStat
         body = within("skill", f"{head}\n{text}")
         statements.append(Statement("skill", body, "user", value=skill.path))
     return (ContextStated(tuple(statements)) if statements else None), tuple(unreadable)
-
-
-def loaded_skill(world: World, skills: Sequence[Skill], name: str, *, tagged: bool = False) -> str:
-    """Return the body of a skill for the tool that loads it; nothing is run. Raises `BadInput` if there is none or it cannot be read.
-
-    tagged: as OpenCode 1.18, within `<skill_content>` and with up to 10 files beside it.
-    """
-    # The later one of the same name counts, as the user's own folders come before those of the project.
-    found = {skill.name: skill for skill in skills}.get(name)
-    if found is None:
-        known = ", ".join(sorted({skill.name for skill in skills})[:20]) or "none"
-        raise BadInput(f"there is no skill {name!r}; known are {known}", where="skill")
-    data = world.read(found.path, FILE_BYTES)
-    if data is None:
-        raise BadInput("the file of the skill cannot be read", where=found.path)
-    folder = posixpath.dirname(found.path)
-    body = skill_body(data.decode("utf-8", "replace"))
-    if not tagged:
-        return f"## Skill: {name}\n\nBase directory: {folder}\n\n{body}"
-    files = [path for path in world.glob(folder, "**/*") if posixpath.basename(path) != SKILL_FILE][:MOST_FILES]
-    listed = "\n".join(f"<file>{without_tags(path, 'file', 'skill_files')}</file>" for path in files)
-    block = f"\n\n<skill_files>\n{listed}\n</skill_files>" if listed else ""
-    return within("skill_content", f"{without_tags(body, 'skill_files')}\n\nBase directory: {folder}{block}", attribute("name", name))

@@ -424,12 +424,6 @@ _WANTED_KINDS: Final[Mapping[object, str]] = {
 }
 
 
-# Tables and keys that no environment variable sets.
-_ONLY_IN_FILES: Final = frozenset(
-    {"permissions", "tools", "agents", "files", "mcp", "jobs", "memory", "codex", "states", "terminal", "providers", "hooks"}
-)
-
-
 # The one job that a profile knows of, too: what it risks for the cache depends on it.
 KEEP_ALIVE_KEY: Final = "jobs.keep_alive"
 

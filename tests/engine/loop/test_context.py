@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 from workplace import offline, online, reply, say, use, work
-from worlds import MemoryWorld, state, texts
+from worlds import MemoryWorld, state, state_context, texts
 
-from palimpsest.agent.context import state_context
 from palimpsest.agent.editing import run_policies
 from palimpsest.agent.session import Session, in_thread
 from palimpsest.coding.world import LocalWorld, session_state

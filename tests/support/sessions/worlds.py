@@ -8,12 +8,11 @@ from typing import Any
 
 from msgspec import structs
 
-from palimpsest.agent.context import state_context
 from palimpsest.agent.session import Session
 from palimpsest.coding.tools.globs import glob_expression
 from palimpsest.core.events import ContextStated, Event
 from palimpsest.core.plans import complete
-from palimpsest.sources.source import FolderEntry, GitFacts, SessionState, World
+from palimpsest.sources.source import FolderEntry, GitFacts, SessionState, World, observe, reconcile
 
 DATE = "2026-11-16"
 STATE = SessionState(
@@ -84,6 +83,13 @@ class MemoryWorld:
 
     def today(self) -> str:
         return self.date
+
+
+async def state_context(session: Session, world: World) -> Event | None:
+    """Record the statements that make the view current, as an agent does before a turn; `None` if the view is current."""
+    observations = await session.environment.offload(lambda: observe(session.profile.sources, world))
+    stated = reconcile(session.log.view, session.profile.sources, observations)
+    return None if stated is None else session.log.append(stated)
 
 
 def state(session: Session, world: World) -> Event | None:
