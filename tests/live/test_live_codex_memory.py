@@ -130,6 +130,7 @@ def test_what_a_short_run_has_no_time_for_is_read_at_the_next_start(tmp_path: Pa
     held.set()
     assert "the end waits for at most 0.5 seconds (memory.end_seconds)" in desk.told
     assert desk.files() == []
+    (desk.home / "config.toml").write_text('[memory]\njobs = "auto"\n')
     assert len(of_phase(desk.turn("again", diligent), "one")) == 1
     assert "MEMORY.md" in desk.files()
 
