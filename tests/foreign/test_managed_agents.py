@@ -11,7 +11,7 @@ from anthropic.types.beta import BetaManagedAgentsSession
 from anthropic.types.beta.sessions import BetaManagedAgentsSessionEvent
 from corpus import golden
 from pydantic import BaseModel, TypeAdapter
-from readings import Home, called, check_growth, check_session, read_session, returned, said, shown
+from readings import Home, called, check_growth, check_session, read_session, returned, said, shown, sources
 
 from palimpsest.core.events import (
     CallStarted,
@@ -35,6 +35,7 @@ from palimpsest.core.events import (
 from palimpsest.core.items import Document, Image, Text, ToolCall
 from palimpsest.exchange.importing import provenance_of
 from palimpsest.exchange.managed_agents import ManagedAgentsFormat
+from palimpsest.exchange.transcript import ReadProblem
 
 FORM = ManagedAgentsFormat()
 (RUN,) = golden("managed-agents/session.jsonl")
@@ -249,3 +250,15 @@ def test_a_changed_model_a_fast_reply_and_a_grader_are_priced_apart(tmp_path: Pa
         ("claude-opus-4-5", "turn", "fast", Usage(5, 5, 5, output=5)),
         ("unknown", "outcome evaluation", "", Usage(7, 7, 7, output=7)),
     ]
+
+
+def test_what_is_no_event_is_named_with_its_line_and_a_file_that_became_another_is_one_problem(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    first, last = event(1, "user.message", content=words("hi")), event(2, "user.message", content=words("you"))
+    path.write_text(f"{as_lines([first])}garbage\n[1]\n{{}}\n{as_lines([last])}", encoding="utf-8")
+    _, done, bodies = read_session(FORM, path)
+    assert [problem.where for problem in done.problems] == [f"{path}:{number}" for number in (2, 3, 4)]
+    assert said(bodies) == ["hi", "you"]
+    (source,) = sources(FORM, path)
+    path.write_text("{}", encoding="utf-8")
+    assert [type(output) for output in FORM.read(source, Home().blobs)] == [ReadProblem]

@@ -45,7 +45,7 @@ Examples:
 _FIRST_LINES = 100
 AGENTS = ("claude", "codex", "opencode")
 WIRES: dict[str, WireName] = {"messages": "anthropic", "responses": "responses", "chat": "chat"}
-FORMS = (*AGENTS, *WIRES, "markdown", "html")
+FORMS = (*AGENTS, *WIRES, "markdown", "html", "otel")
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class ExportOptions:
     whole: bool
     pretty: bool
     full: bool
+    content: bool
     model: str
     cwd: str
     origin: ExportOrigin | None = None
@@ -75,6 +76,7 @@ class ExportOptions:
 @click.option("--whole", is_flag=True, help="Requests: include everything that edits have hidden.")
 @click.option("--pretty", is_flag=True, help="Requests: indent the JSON instead of the exact bytes.")
 @click.option("--full", is_flag=True, help="Transcripts: print results in full.")
+@click.option("--content", is_flag=True, help="Spans: also what was said, called and returned.")
 @click.option("--model", default="", metavar="NAME", help="Requests: encode for another model.")
 @json_option
 def export(
@@ -90,19 +92,22 @@ def export(
     whole: bool,
     pretty: bool,
     full: bool,
+    content: bool,
     model: str,
     as_json: bool,
 ) -> None:
     """Export a session for another agent, for an API, or to read.
 
     claude and codex write a session file that the program can resume, opencode a file for `opencode import`; messages,
-    responses and chat write a request body for that API; markdown and html write a transcript. The session is not changed.
+    responses and chat write a request body for that API; markdown and html write a transcript, otel spans of OpenTelemetry.
+    The session is not changed.
     """
-    _check_options(form, out=out, install=install, agent=install or bool(cwd), request=whole or pretty or bool(model), full=full)
+    request = whole or pretty or bool(model)
+    _check_options(form, out=out, install=install, agent=install or bool(cwd), request=request, full=full, content=content)
     home = find_home()
     location = find_session(home, session)
     folder = str(expand_path(cwd).resolve()) if cwd else ""
-    wanted = ExportOptions(form, redact=redact, whole=whole, pretty=pretty, full=full, model=model, cwd=folder)
+    wanted = ExportOptions(form, redact=redact, whole=whole, pretty=pretty, full=full, content=content, model=model, cwd=folder)
     with ExitStack() as stack:
         log = stack.enter_context(open_log(location, whole=True))
         if at is not None and not 0 <= at <= log.tip:
@@ -129,8 +134,8 @@ def export(
         elif out is not None and out != "-":
             shape |= {"path": out, "bytes": write_atomically(expand_path(out), chunks, replace=force)}
         elif as_json:
-            content = b"".join(chunks)
-            shape |= {"bytes": len(content), "content": content.decode("utf-8", "replace")}
+            written = b"".join(chunks)
+            shape |= {"bytes": len(written), "content": written.decode("utf-8", "replace")}
         else:
             for chunk in coalesced(chunks):
                 click.echo(chunk, nl=False)
@@ -139,7 +144,7 @@ def export(
         note_links([link], explain=False)
 
 
-def _check_options(form: str, *, out: str | None, install: bool, agent: bool, request: bool, full: bool) -> None:
+def _check_options(form: str, *, out: str | None, install: bool, agent: bool, request: bool, full: bool, content: bool) -> None:
     if agent and form not in AGENTS:
         raise click.UsageError(f"--install and --cwd work only with --to {', '.join(AGENTS)}")
     if install and form == "opencode":
@@ -150,6 +155,8 @@ def _check_options(form: str, *, out: str | None, install: bool, agent: bool, re
         raise click.UsageError(f"--whole, --pretty and --model work only with --to {', '.join(WIRES)}")
     if full and form not in {"markdown", "html"}:
         raise click.UsageError("--full works only with --to markdown or html")
+    if content and form != "otel":
+        raise click.UsageError("--content works only with --to otel")
 
 
 def _chunks(log: Log, location: SessionLocation, path: EventPath, cards: tuple[ModelCard, ...], options: ExportOptions) -> Iterator[bytes]:
@@ -168,6 +175,10 @@ def _chunks(log: Log, location: SessionLocation, path: EventPath, cards: tuple[M
         request = write_request(log, fetch, WIRES[form], path, cards=cards, model=options.model, whole=options.whole, clean=clean)
         warn_of_blobs(fetch)
         return iter((msgspec.json.format(request.body, indent=2) + b"\n" if options.pretty else request.body,))
+    if form == "otel":
+        from palimpsest.exchange.otel import write_otel  # as below
+
+        return write_otel(log, path.tip, cards=cards, content=options.content, fetch=blobs.get, clean=clean)
     if form == "markdown":
         from palimpsest.exchange.html import (
             MARKDOWN_LIMIT,  # each format is imported only if it is used

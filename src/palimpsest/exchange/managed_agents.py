@@ -35,6 +35,7 @@ from palimpsest.exchange.files import (
     document_in,
     first_object,
     head_of,
+    not_a_document,
     object_on,
     raw_of,
     reason,
@@ -110,6 +111,9 @@ class ManagedAgentsFormat:
         except OSError as error:
             yield ReadProblem(source.path, reason(error))
             return
+        if not listed:
+            yield not_a_document(path)
+            return
         yield from (each for each in listed if isinstance(each, ReadProblem))
         events = _in_order(each for each in listed if not isinstance(each, ReadProblem))
         reader = _EventReader(source, blobs, events, int(path.stat().st_mtime) * 1000)
@@ -128,10 +132,15 @@ def _sources(path: Path) -> Iterator[TranscriptSource]:
 
 def _listed(path: Path) -> Iterator[Json | ReadProblem]:
     """The events of a file, and what is there instead; nothing if the file does not begin with an event or a session."""
-    if _is_ours(first_object(head_of(path))):
+    first = first_object(head_of(path))
+    if _is_ours(first):
         for line in whole_lines(path):
             event = object_on(line, path)
-            yield event if isinstance(event, ReadProblem) or text(event, "type") else ReadProblem(f"{path}:{line.number}", "no event")
+            is_known = isinstance(event, ReadProblem) or text(event, "type")
+            yield event if is_known else ReadProblem(f"{path}:{line.number}", "this is no event")
+        return
+    if first and "data" not in first:
+        # Lines of another program, which are no document.
         return
     document = document_in(path)
     listed = document.get("data") if is_json(document) else document
