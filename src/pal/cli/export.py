@@ -99,15 +99,13 @@ def export(
     """Export a session for another agent, for an API, or to read.
 
     claude and codex write a session file that the program can resume, opencode a file for `opencode import`; messages,
-    responses and chat write a request body for that API; markdown and html write a transcript, otel spans of OpenTelemetry.
-    The session is not changed.
+    responses and chat a request body for that API, markdown and html a transcript, otel spans. The session is not changed.
     """
-    request = whole or pretty or bool(model)
-    _check_options(form, out=out, install=install, agent=install or bool(cwd), request=request, full=full, content=content)
-    home = find_home()
-    location = find_session(home, session)
     folder = str(expand_path(cwd).resolve()) if cwd else ""
     wanted = ExportOptions(form, redact=redact, whole=whole, pretty=pretty, full=full, content=content, model=model, cwd=folder)
+    _check_options(wanted, out=out, install=install)
+    home = find_home()
+    location = find_session(home, session)
     with ExitStack() as stack:
         log = stack.enter_context(open_log(location, whole=True))
         if at is not None and not 0 <= at <= log.tip:
@@ -122,10 +120,9 @@ def export(
         if install and form == "codex" and place is not None and first and not has_base_rollouts(first[0], place):
             first, chunks = [], _chunks(exported_log, location, path, cards, replace(wanted, alone=True))
         chunks = chain(first, chunks)
-        events = sum(run.last - run.first + 1 for run in path.ranges)
         link = SessionLink(location.session, log.opened.cwd, path.tip, log.reader.link(path.tip))
-        shape: dict[str, object] = {"session": location.session, "to": form, "path": None, "bytes": 0, "events": events}
-        shape["link"] = link_text(link.seq, link.link)
+        shape: dict[str, object] = {"session": location.session, "to": form, "path": None, "bytes": 0}
+        shape |= {"events": sum(run.last - run.first + 1 for run in path.ranges), "link": link_text(link.seq, link.link)}
         if install and place is not None:
             _create_folder(Path(place.path).parent)
             shape |= {"path": place.path, "bytes": write_atomically(Path(place.path), chunks, replace=force, mode=0o600)}
@@ -134,8 +131,7 @@ def export(
         elif out is not None and out != "-":
             shape |= {"path": out, "bytes": write_atomically(expand_path(out), chunks, replace=force)}
         elif as_json:
-            written = b"".join(chunks)
-            shape |= {"bytes": len(written), "content": written.decode("utf-8", "replace")}
+            shape |= {"bytes": len(written := b"".join(chunks)), "content": written.decode("utf-8", "replace")}
         else:
             for chunk in coalesced(chunks):
                 click.echo(chunk, nl=False)
@@ -144,18 +140,19 @@ def export(
         note_links([link], explain=False)
 
 
-def _check_options(form: str, *, out: str | None, install: bool, agent: bool, request: bool, full: bool, content: bool) -> None:
-    if agent and form not in AGENTS:
+def _check_options(options: ExportOptions, *, out: str | None, install: bool) -> None:
+    form = options.form
+    if (install or options.cwd) and form not in AGENTS:
         raise click.UsageError(f"--install and --cwd work only with --to {', '.join(AGENTS)}")
     if install and form == "opencode":
         raise click.UsageError("OpenCode keeps sessions in a database: --out FILE, then `opencode import FILE`")
     if install and out is not None:
         raise click.UsageError("--install chooses the path itself, so it cannot be combined with --out")
-    if request and form not in WIRES:
+    if (options.whole or options.pretty or options.model) and form not in WIRES:
         raise click.UsageError(f"--whole, --pretty and --model work only with --to {', '.join(WIRES)}")
-    if full and form not in {"markdown", "html"}:
+    if options.full and form not in {"markdown", "html"}:
         raise click.UsageError("--full works only with --to markdown or html")
-    if content and form != "otel":
+    if options.content and form != "otel":
         raise click.UsageError("--content works only with --to otel")
 
 

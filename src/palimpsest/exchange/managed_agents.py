@@ -116,7 +116,7 @@ class ManagedAgentsFormat:
             return
         yield from (each for each in listed if isinstance(each, ReadProblem))
         events = _in_order(each for each in listed if not isinstance(each, ReadProblem))
-        reader = _EventReader(source, blobs, events, int(path.stat().st_mtime) * 1000)
+        reader = _ManagedReader(source, blobs, events, int(path.stat().st_mtime) * 1000)
         growing, groups = GrowingDocument(position), _grouped(events)
         yield from growing.new_events(groups, reader.opening_event(), reader.events_of)
         yield growing.position(groups)
@@ -209,7 +209,7 @@ def _failed(reply: list[Json]) -> bool:
     return any(event.get("is_error") is True for event in reply if text(event, "type") == _END)
 
 
-class _EventReader:
+class _ManagedReader:
     """One pass over the events of a session."""
 
     def __init__(self, source: TranscriptSource, blobs: Blobs, events: list[Json], at: int) -> None:
