@@ -47,7 +47,7 @@ def test_a_real_session_is_known_by_its_own_format_alone(path: Path) -> None:
 
 def test_the_formats_are_asked_in_a_fixed_order_and_found_by_name() -> None:
     names = ["claude", "codex", "opencode", "copilot", "swe-agent", "pi", "openhands", "gemini", "aider"]
-    names += ["cline", "cursor", "zed", "moatless"]
+    names += ["cline", "cursor", "zed", "moatless", "managed-agents"]
     assert [form.name for form in FORMATS] == names
     assert [format_named(name) for name in names] == list(FORMATS)
     with pytest.raises(BadInput, match="no format is called 'vim'; known are claude, codex"):

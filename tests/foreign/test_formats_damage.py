@@ -13,6 +13,7 @@ FILES = [
     *(("pi", path) for path in golden("pi/*.jsonl")),
     *(("gemini", path) for path in (*golden("gemini/**/session-*"), *golden("gemini/**/checkpoint-*"))),
     *(("openhands", path) for path in golden("openhands/*.json")),
+    *(("managed-agents", path) for path in golden("managed-agents/*.jsonl")),
 ]
 OTHERS: tuple[object, ...] = (None, 0, -1.5, True, "", "x", [], [None], {}, {"a": 1}, [1, "x", {}], 10**30, "2026-01-01T00:00:00Z")
 

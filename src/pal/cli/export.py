@@ -45,7 +45,7 @@ Examples:
 _FIRST_LINES = 100
 AGENTS = ("claude", "codex", "opencode")
 WIRES: dict[str, WireName] = {"messages": "anthropic", "responses": "responses", "chat": "chat"}
-FORMS = (*AGENTS, *WIRES, "markdown", "html")
+FORMS = (*AGENTS, *WIRES, "markdown", "html", "otel")
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class ExportOptions:
     whole: bool
     pretty: bool
     full: bool
+    content: bool
     model: str
     cwd: str
     origin: ExportOrigin | None = None
@@ -75,6 +76,7 @@ class ExportOptions:
 @click.option("--whole", is_flag=True, help="Requests: include everything that edits have hidden.")
 @click.option("--pretty", is_flag=True, help="Requests: indent the JSON instead of the exact bytes.")
 @click.option("--full", is_flag=True, help="Transcripts: print results in full.")
+@click.option("--content", is_flag=True, help="Spans: also what was said, called and returned.")
 @click.option("--model", default="", metavar="NAME", help="Requests: encode for another model.")
 @json_option
 def export(
@@ -90,19 +92,20 @@ def export(
     whole: bool,
     pretty: bool,
     full: bool,
+    content: bool,
     model: str,
     as_json: bool,
 ) -> None:
     """Export a session for another agent, for an API, or to read.
 
     claude and codex write a session file that the program can resume, opencode a file for `opencode import`; messages,
-    responses and chat write a request body for that API; markdown and html write a transcript. The session is not changed.
+    responses and chat a request body for that API, markdown and html a transcript, otel spans. The session is not changed.
     """
-    _check_options(form, out=out, install=install, agent=install or bool(cwd), request=whole or pretty or bool(model), full=full)
+    folder = str(expand_path(cwd).resolve()) if cwd else ""
+    wanted = ExportOptions(form, redact=redact, whole=whole, pretty=pretty, full=full, content=content, model=model, cwd=folder)
+    _check_options(wanted, out=out, install=install)
     home = find_home()
     location = find_session(home, session)
-    folder = str(expand_path(cwd).resolve()) if cwd else ""
-    wanted = ExportOptions(form, redact=redact, whole=whole, pretty=pretty, full=full, model=model, cwd=folder)
     with ExitStack() as stack:
         log = stack.enter_context(open_log(location, whole=True))
         if at is not None and not 0 <= at <= log.tip:
@@ -117,10 +120,9 @@ def export(
         if install and form == "codex" and place is not None and first and not has_base_rollouts(first[0], place):
             first, chunks = [], _chunks(exported_log, location, path, cards, replace(wanted, alone=True))
         chunks = chain(first, chunks)
-        events = sum(run.last - run.first + 1 for run in path.ranges)
         link = SessionLink(location.session, log.opened.cwd, path.tip, log.reader.link(path.tip))
-        shape: dict[str, object] = {"session": location.session, "to": form, "path": None, "bytes": 0, "events": events}
-        shape["link"] = link_text(link.seq, link.link)
+        shape: dict[str, object] = {"session": location.session, "to": form, "path": None, "bytes": 0}
+        shape |= {"events": sum(run.last - run.first + 1 for run in path.ranges), "link": link_text(link.seq, link.link)}
         if install and place is not None:
             _create_folder(Path(place.path).parent)
             shape |= {"path": place.path, "bytes": write_atomically(Path(place.path), chunks, replace=force, mode=0o600)}
@@ -129,8 +131,7 @@ def export(
         elif out is not None and out != "-":
             shape |= {"path": out, "bytes": write_atomically(expand_path(out), chunks, replace=force)}
         elif as_json:
-            content = b"".join(chunks)
-            shape |= {"bytes": len(content), "content": content.decode("utf-8", "replace")}
+            shape |= {"bytes": len(written := b"".join(chunks)), "content": written.decode("utf-8", "replace")}
         else:
             for chunk in coalesced(chunks):
                 click.echo(chunk, nl=False)
@@ -139,17 +140,20 @@ def export(
         note_links([link], explain=False)
 
 
-def _check_options(form: str, *, out: str | None, install: bool, agent: bool, request: bool, full: bool) -> None:
-    if agent and form not in AGENTS:
+def _check_options(options: ExportOptions, *, out: str | None, install: bool) -> None:
+    form = options.form
+    if (install or options.cwd) and form not in AGENTS:
         raise click.UsageError(f"--install and --cwd work only with --to {', '.join(AGENTS)}")
     if install and form == "opencode":
         raise click.UsageError("OpenCode keeps sessions in a database: --out FILE, then `opencode import FILE`")
     if install and out is not None:
         raise click.UsageError("--install chooses the path itself, so it cannot be combined with --out")
-    if request and form not in WIRES:
+    if (options.whole or options.pretty or options.model) and form not in WIRES:
         raise click.UsageError(f"--whole, --pretty and --model work only with --to {', '.join(WIRES)}")
-    if full and form not in {"markdown", "html"}:
+    if options.full and form not in {"markdown", "html"}:
         raise click.UsageError("--full works only with --to markdown or html")
+    if options.content and form != "otel":
+        raise click.UsageError("--content works only with --to otel")
 
 
 def _chunks(log: Log, location: SessionLocation, path: EventPath, cards: tuple[ModelCard, ...], options: ExportOptions) -> Iterator[bytes]:
@@ -168,6 +172,10 @@ def _chunks(log: Log, location: SessionLocation, path: EventPath, cards: tuple[M
         request = write_request(log, fetch, WIRES[form], path, cards=cards, model=options.model, whole=options.whole, clean=clean)
         warn_of_blobs(fetch)
         return iter((msgspec.json.format(request.body, indent=2) + b"\n" if options.pretty else request.body,))
+    if form == "otel":
+        from palimpsest.exchange.otel import write_otel  # as below
+
+        return write_otel(log, path.tip, cards=cards, content=options.content, fetch=blobs.get, clean=clean)
     if form == "markdown":
         from palimpsest.exchange.html import (
             MARKDOWN_LIMIT,  # each format is imported only if it is used

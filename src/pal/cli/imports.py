@@ -331,6 +331,8 @@ def _check_arguments(arguments: tuple[str, ...]) -> None:
             raise BadInput(
                 f"there is no such file, and no program of that name; known programs are {', '.join(_FORMATS_BY_NAME)}", where=argument
             )
+        if argument in _FORMATS_BY_NAME and not _FORMATS_BY_NAME[argument].default_paths(Path.home(), os.environ):
+            raise BadInput("its service keeps the sessions; save their events, then `pal import FILE`", where=argument)
 
 
 class _SearchPlace(NamedTuple):

@@ -9,6 +9,7 @@ from palimpsest.exchange.codex.reader import CodexFormat
 from palimpsest.exchange.copilot import CopilotFormat
 from palimpsest.exchange.editors import ClineFormat, CursorFormat, ZedFormat
 from palimpsest.exchange.gemini import GeminiFormat
+from palimpsest.exchange.managed_agents import ManagedAgentsFormat
 from palimpsest.exchange.opencode.reader import OpencodeFormat
 from palimpsest.exchange.openhands import OpenhandsFormat
 from palimpsest.exchange.pi import PiFormat
@@ -29,6 +30,7 @@ FORMATS: tuple[Format, ...] = (
     CursorFormat(),
     ZedFormat(),
     MoatlessFormat(),
+    ManagedAgentsFormat(),
 )
 
 # What a file is to a user, by the name of its format.
@@ -46,6 +48,7 @@ TITLES: Mapping[str, str] = {
     "cursor": "a Cursor database",
     "zed": "a Zed database",
     "moatless": "a Moatless trajectory",
+    "managed-agents": "a session of Managed Agents",
 }
 
 

@@ -14,7 +14,7 @@ from msgspec import Raw
 from pal_runs import SMALL, Pal, edited, long, small
 
 from pal.cli.export import FORMS
-from palimpsest.core.events import SessionOpened, UserSaid
+from palimpsest.core.events import ModelReplied, SessionOpened, Usage, UserSaid
 from palimpsest.core.items import Text
 from palimpsest.core.log import Log
 from palimpsest.exchange.claude.sessions_index import with_entry
@@ -145,6 +145,7 @@ def test_a_link_that_leads_nowhere_counts_as_a_file(pal: Pal, tmp_path: Path) ->
             "pal: export: OpenCode keeps sessions in a database: --out FILE, then `opencode import FILE`; see `pal export --help`\n",
         ),
         (("--to", "chat", "--full"), "pal: export: --full works only with --to markdown or html; see `pal export --help`\n"),
+        (("--to", "html", "--content"), "pal: export: --content works only with --to otel; see `pal export --help`\n"),
         (("--to", "chat", "--model", "nobody"), None),
         ((), None),
         (("--to", "word"), None),
@@ -287,8 +288,30 @@ def test_a_session_in_which_nothing_happened_and_a_fork_can_be_written_too(pal: 
         log.sync()
 
     assert (pal("export", "empty", "--to", form).exit_code, pal.json("export", "empty", "--to", form)["events"]) == (0, 1)
-    forked = pal("export", fork, "--to", form)
-    assert (forked.exit_code, "ten seconds" in forked.stdout, "30 秒" in forked.stdout) == (0, True, False)
+    forked = pal("export", fork, "--to", form, *(["--content"] if form == "otel" else []))
+    # The calls before a fork were not made in it: their spans are those of the session that it was forked from.
+    assert (forked.exit_code, "ten seconds" in forked.stdout, "30 秒" in forked.stdout) == (0, form != "otel", False)
+
+
+@pytest.mark.states("PV-82")
+def test_the_tokens_of_all_spans_are_those_that_the_list_of_sessions_shows(pal: Pal, tmp_path: Path) -> None:
+    edited(pal.home)
+    with Log.open(pal.home.store, SMALL, FixedClock(1_932_800_500_000, 1_000), write=True) as log:
+        log.append(UserSaid((Text(f"my key is {KEY}"),)))
+        log.append(ModelReplied((Text("Noted.", "assistant"),), usage=Usage(60, 700, 40, output=5), model="claude-sonnet-4-5"))
+    out = tmp_path / "spans.json"
+    assert pal("export", SMALL, "--to", "otel", "--out", str(out)).exit_code == 0
+    spans = json.loads(out.read_text())["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    (row,) = pal.json("sessions")
+    counts = [each for span in spans for each in span["attributes"] if re.fullmatch(r"gen_ai\.usage\.(in|out)put_tokens", each["key"])]
+    assert sum(int(each["value"]["intValue"]) for each in counts) == row["tokens"] == 1_635
+    assert [event["name"] for event in spans[-1]["events"]] == ["palimpsest.edit"] * 2
+
+    plain, content, cleaned = (
+        pal("export", SMALL, "--to", "otel", *words).stdout for words in ((), ("--content",), ("--content", "--redact"))
+    )
+    assert plain == out.read_text()
+    assert [(KEY in each, "timeout = 10" in each) for each in (plain, content, cleaned)] == [(False, False), (True, True), (False, True)]
 
 
 def test_a_session_lies_in_one_place_only_however_its_file_is_called(pal: Pal, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from palimpsest.stores.home import Home, SystemClock
 NUMBERS = ("events", "user_messages", "calls", "results", "folds", "masks", "bad_lines")
 TOKEN = "ghp_" + "a1B2" * 9
 PAL = [sys.executable, "-m", "pal.cli"]
+MANAGED = GOLDEN / "managed-agents" / "session.jsonl"
 CLAUDE = GOLDEN / "claude" / "2.1.325" / "projects"
 SESSION = "d2b453cc-7e13-4d39-b892-57dac4f124e1"
 
@@ -372,3 +373,26 @@ def test_the_times_of_aider_are_those_of_the_machine(tmp_path: Path) -> None:
         )
         with Home(tmp_path / zone).open("aider-project-2026-05-04T10-00-00", write=False) as log:
             assert iso_time(log.event(0).at) == f"2026-05-04T{time}.000Z"
+
+
+@pytest.mark.states("PV-81")
+def test_events_of_managed_agents_are_imported_priced_audited_and_replayed_as_any_transcript(pal: Pal, tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text(MANAGED.read_text(encoding="utf-8").replace("ticket 12", TOKEN), encoding="utf-8")
+    replayed = pal.json("replay", str(path), "--profiles", "none")
+    assert [session["profiles"]["none"]["calls"] for session in replayed["sessions"]] == [4]
+    assert pal("import", str(path), "--redact").exit_code == 0
+    (row,) = pal.json("sessions")
+    assert (row["origin"], row["tokens"], row["turns"], row["title"]) == ("managed-agents", 7_390, 2, "The sum is right")
+    # Read 4,200, written 960 and sent 2,030 tokens, replied 200, in millionths of the price of the model.
+    assert row["cost_usd"] == pytest.approx((4_200 * 0.3 + 960 * 3.75 + 2_030 * 3 + 200 * 15) / 1e6)
+    exported = pal("export", "last", "--to", "markdown", "--full").stdout
+    assert (TOKEN in exported, "REDACTED:github" in exported) == (False, True)
+    assert pal("audit", "last").exit_code == 0
+
+
+@pytest.mark.states("PV-81")
+def test_the_service_of_managed_agents_keeps_no_folder_here_so_its_name_alone_is_refused(pal: Pal) -> None:
+    refused = pal("import", "managed-agents")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr == "pal: managed-agents: its service keeps the sessions; save their events, then `pal import FILE`\n"

@@ -4,11 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import Result
 from pal_runs import SMALL, Pal, small
 from secret_sets import innocents, planted
 
 from pal.cli.export import FORMS
-from palimpsest.core.events import SessionOpened, Titled, UserSaid
+from palimpsest.core.events import ModelReplied, SessionOpened, Titled, UserSaid
 from palimpsest.core.items import Text
 from palimpsest.core.log import Log
 from palimpsest.core.redaction import find_secrets
@@ -31,6 +32,14 @@ def _session(home: AnyHome, name: str, *texts: str) -> None:
         for text in texts:
             log.append(UserSaid((Text(text),)))
         log.sync()
+
+
+def _exported(pal: Pal, form: str, *words: str) -> Result:
+    """An export with all that was said, after a reply to it: spans have what their calls were sent."""
+    with Log.open(pal.home.store, "s", FixedClock(BEGAN + 9_000_000, 1_000), write=True) as log:
+        if not isinstance(log.event(log.tip).body, ModelReplied):
+            log.append(ModelReplied((Text("Noted.", "assistant"),)))
+    return pal("export", "s", "--to", form, *(["--content"] if form == "otel" else []), *words)
 
 
 @pytest.fixture
@@ -101,7 +110,7 @@ def test_every_form_of_export_is_free_of_the_secrets_that_are_found(pal: Pal, fo
     texts = [sample.text for sample in planted()]
     found = {text[hit.start : hit.end] for text in texts for hit in find_secrets(text)}
     _session(pal.home, "s", *texts)
-    exported = pal("export", "s", "--to", form, "--redact")
+    exported = _exported(pal, form, "--redact")
     assert exported.exit_code == 0
     assert [value for value in sorted(found) if len(value) > 6 and value in exported.stdout] == []
     assert exported.stdout.count("[REDACTED:") >= len(texts) * 0.95
@@ -110,5 +119,5 @@ def test_every_form_of_export_is_free_of_the_secrets_that_are_found(pal: Pal, fo
 @pytest.mark.parametrize("form", FORMS)
 def test_redacting_an_export_without_secrets_changes_no_byte(pal: Pal, form: str) -> None:
     _session(pal.home, "s", *(sample.text for sample in innocents()), "\n".join(sample.text for sample in innocents()))
-    plain, cleaned = (pal("export", "s", "--to", form, *words).stdout for words in ((), ("--redact",)))
+    plain, cleaned = (_exported(pal, form, *words).stdout for words in ((), ("--redact",)))
     assert cleaned == plain
