@@ -63,11 +63,12 @@ def check(name: str, place: Place, recorded: str, *, world: bool) -> None:
         assert len(shown) == len(set(shown)), recorded
 
 
+@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", PROFILES)
-def test_repeated_compaction_without_a_model_never_grows_the_view_and_comes_to_rest(name: str) -> None:
+def test_repeated_compaction_without_a_model_never_grows_the_view_and_comes_to_rest(name: str, step: int) -> None:
     for place in places():
         # Profiles that bring nothing back fold alike: a part of the long sessions will do for them.
-        for recorded in place.sessions[:: 1 if place is generated() or name in RESTORING else 4]:
+        for recorded in place.sessions[:: 1 if place is generated() else step if name in RESTORING else 4 * step]:
             check(name, place, recorded, world=False)
     for recorded in generated().sessions:
         check(name, generated(), recorded, world=True)

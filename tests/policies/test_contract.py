@@ -104,13 +104,14 @@ def test_every_view_that_policies_leave_is_one_that_three_providers_take_and_tha
                 assert fits or name in HIDING_NOTHING or (one.strictness == "lenient" and ran and ran.failure), session_name
 
 
+# Every session is run under whole profiles; a part of them will do for each policy alone.
+@pytest.mark.parametrize("step", [18, pytest.param(6, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("name", "policy"), list(policies()))
-def test_a_shrinking_policy_never_grows_the_view_and_a_second_look_rests(name: str, policy: str) -> None:
+def test_a_shrinking_policy_never_grows_the_view_and_a_second_look_rests(name: str, policy: str, step: int) -> None:
     one = alone(name, policy)
     shrinks = all(each.shrinks for each in one.policies)
     for number, (place, session_name) in enumerate(everywhere()):
-        # Every session is run under whole profiles; a part of them will do for each policy alone.
-        if place.sessions[0] == "made1" or number % 6 == 0:
+        if place.sessions[0] == "made1" or number % step == 0:
             with at_work(place, session_name, one, cramped(place, session_name)) as session:
                 for moment in MOMENTS:
                     _look_twice(session, moment, shrinks=shrinks)
@@ -203,20 +204,22 @@ def test_a_model_that_does_it_wrong_never_harms_the_session_and_never_loops(name
     do_it_wrong(generated(), "made2", way(name), wrong)
 
 
+@pytest.mark.parametrize("step", [2, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", WAYS)
-def test_a_model_that_does_it_wrong_never_harms_a_recorded_session(name: str) -> None:
+def test_a_model_that_does_it_wrong_never_harms_a_recorded_session(name: str, step: int) -> None:
     golden = recorded(GOLDEN)
     # Each session meets another fault, and each fault several sessions.
-    for number, session in enumerate(golden.sessions):
+    for number, session in enumerate(golden.sessions[WAYS.index(name) % step :: step]):
         do_it_wrong(golden, session, way(name), list(WRONG)[number % len(WRONG)])
 
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason=WITHOUT)
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", WAYS)
-def test_a_model_that_does_it_wrong_never_harms_a_public_session(name: str) -> None:
+def test_a_model_that_does_it_wrong_never_harms_a_public_session(name: str, step: int) -> None:
     public = recorded(CORPUS)
     one = min(public.sessions, key=lambda session: abs(cramped(public, session).window - 40_000))
-    for wrong in WRONG:
+    for wrong in list(WRONG)[WAYS.index(name) % step :: step]:
         do_it_wrong(public, one, way(name), wrong)
 
 

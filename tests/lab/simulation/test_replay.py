@@ -136,8 +136,10 @@ def test_a_result_that_is_too_large_arrives_bounded_and_is_counted() -> None:
     assert all(found.peak < sizes["none"].peak / 3 for name, found in sizes.items() if name != "none")
 
 
-@pytest.mark.parametrize("name", PROFILES)
-@pytest.mark.parametrize("model", [SONNET, GPT], ids=["claude", "gpt"])
+_EACH = [(name, model) for number, name in enumerate(PROFILES) for model in ((SONNET, GPT), (GPT, SONNET))[number % 2]]
+
+
+@pytest.mark.parametrize(("name", "model"), [*_EACH[::2], *(pytest.param(*each, marks=pytest.mark.long) for each in _EACH[1::2])])
 def test_every_request_of_every_profile_could_be_sent_and_is_the_same_each_time(name: str, model: ModelCard) -> None:
     # A small window, so that a short session has to be folded.
     recording, narrow = synthetic_session(4, 300), resized(model, 60_000)
