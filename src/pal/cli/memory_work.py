@@ -57,7 +57,7 @@ from palimpsest.memory.stages import (
     stage_plan,
     stage_steps,
 )
-from palimpsest.memory.work import PipelinePlaces, RunCost, RunMeter
+from palimpsest.memory.work import PipelinePlaces, RunCost
 from palimpsest.policies.profile import StageRules
 from palimpsest.providers.retrying import RetryingProvider, RetryPolicy
 from palimpsest.stores.config_files import Settings
@@ -178,7 +178,7 @@ def _carried_out(places: PipelinePlaces, plan: RunPlan, chosen: _ChosenModel, us
             return run_without_model(places, plan, announce, at_once=now), RunCost()
         answers = DirectAnswers(chosen.card, chosen.provider, lambda line: click.echo(f"pal: {plain(line)}", err=True))
         report = asyncio.run(run_with_model(places, plan, use, answers, announce, at_once=now))
-    return report, use.meter.spent if isinstance(use.meter, RunMeter) else RunCost()
+    return report, use.meter.spent
 
 
 def _indexed(places: PipelinePlaces) -> Refreshed:

@@ -49,33 +49,6 @@ class Recollection(NamedTuple):
     hidden_by: str = ""
 
 
-class Archive(Protocol):
-    """What can be recalled: the items of this session and of past ones. An empty `session` means this one."""
-
-    def item(self, item_id: str, session: str) -> Recollection | None:
-        """Return an item in full, or `None` if there is none with that id. Raises `BadInput` if there is no such session.
-
-        The id may also be the address of the kept whole of a result or its first digits (`address_of`), or events (`events_of`).
-        """
-        ...
-
-    def search(self, words: str, session: str | None, limit: int) -> Sequence[Hit]:
-        """Return items that contain all words, best first; `None` searches all sessions."""
-        ...
-
-    def about(self, path: str, session: str | None, limit: int) -> Sequence[Hit]:
-        """Return items that read, changed or name a file, newest first; `None` looks in all sessions."""
-        ...
-
-    def query(self, text: str, *, history: bool, all_projects: bool) -> str:
-        """Return the best notes and turns of past sessions for a question. Raises `BadInput` if memory is turned off."""
-        ...
-
-    def timeline(self, about: str, start: str, end: str) -> str:
-        """Return what notes and past sessions say about something in the order of time. Raises `BadInput` if memory is turned off."""
-        ...
-
-
 class RecallArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """One of `id`, `words`, `path`, `query` and `timeline`. `session` restricts a search by words or path, and names the session of an id.
 
@@ -125,7 +98,7 @@ def events_of(item_id: str) -> tuple[int, int] | None:
     return None if found is None else (int(found[1]), int(found[2] or found[1]))
 
 
-def recall_tool(archive: Archive, page: Callable[[], int] = full_page) -> AgentTool:
+def recall_tool(archive: "LogArchive", page: Callable[[], int] = full_page) -> AgentTool:
     """The tool. It changes nothing: the result shows the item again, and the edit that hides it stays. `page` returns its bytes."""
 
     async def recall(arguments: RecallArguments, _: Workspace) -> ToolOutput:
@@ -150,7 +123,7 @@ def recall_tool(archive: Archive, page: Callable[[], int] = full_page) -> AgentT
     )
 
 
-def recall_from(archive: Archive, arguments: RecallArguments, page: int = PAGE_BYTES) -> ToolOutput:
+def recall_from(archive: "LogArchive", arguments: RecallArguments, page: int = PAGE_BYTES) -> ToolOutput:
     """Return what the arguments ask for, of one item at most `page` bytes. Raises `ToolError` if they ask for nothing or there is none."""
     given = [name for name in ("id", "words", "path", "query", "timeline") if getattr(arguments, name)]
     if len(given) != 1:
@@ -169,7 +142,7 @@ def recall_from(archive: Archive, arguments: RecallArguments, page: int = PAGE_B
     return ToolOutput("\n".join(map(_hit_line, hits[:MOST_HITS])))
 
 
-def _item(archive: Archive, arguments: RecallArguments, page: int) -> ToolOutput:
+def _item(archive: "LogArchive", arguments: RecallArguments, page: int) -> ToolOutput:
     item_id = arguments.id.strip().strip("`[]")
     found = archive.item(item_id, arguments.session)
     if found is None:

@@ -43,7 +43,6 @@ from palimpsest.memory.stage_one import PURPOSE, prompt_text, read_rollout, stag
 from palimpsest.memory.summaries import DEFAULT_LIMIT, RolloutUse, input_limit, pruned, read_session, selected
 from palimpsest.memory.work import (
     DueSession,
-    Meter,
     Ownership,
     PipelinePlaces,
     RunCost,
@@ -68,7 +67,7 @@ class PhaseUse(Struct, frozen=True):
     card: ModelCard
     name: str
     effort: str
-    meter: Meter
+    meter: RunMeter
 
     @property
     def limit(self) -> int:
@@ -531,7 +530,7 @@ def stage_steps(
     drop_lost(places)
     one, two = (None, None) if uses is None else uses
     sessions = yield from together([stage_one_steps(places, due, one) for due in plan.sessions], AT_ONCE)
-    if two is not None and one is not None and isinstance(one.meter, RunMeter) and isinstance(two.meter, RunMeter):
+    if two is not None and one is not None:
         # Both stages share the budget of the run.
         two = replace(two, meter=two.meter.with_budget(max(0.0, usd - one.meter.spent.usd)))
     consolidation = yield from stage_two_steps(places, two, at_once=at_once)
@@ -540,7 +539,7 @@ def stage_steps(
 
 def _spent(*uses: PhaseUse | None) -> RunCost:
     """Return what both stages have used together."""
-    costs = [use.meter.spent for use in uses if use is not None and isinstance(use.meter, RunMeter)]
+    costs = [use.meter.spent for use in uses if use is not None]
     read, written = sum(each.read for each in costs), sum(each.written for each in costs)
     return RunCost(sum(each.calls for each in costs), read, written, sum(each.usd for each in costs))
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import Final, Literal, Protocol, TypeAlias, TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -173,22 +173,6 @@ class RunCost(Struct, frozen=True):
     usd: float = 0.0
 
 
-class Meter(Protocol):
-    """Counts model calls against budgets."""
-
-    def reserve(self, want: Ask) -> "Reservation":
-        """Reserve the most that a call can use. Raises `OverBudget` if a budget does not allow it."""
-        ...
-
-    def settle(self, reservation: "Reservation", usage: Usage | None) -> None:
-        """Replace a reservation by the use; `None` if the call failed before any use is known."""
-        ...
-
-    def give_back(self, reservation: "Reservation") -> None:
-        """Give back the reservation of a call that was refused, and so has used nothing."""
-        ...
-
-
 class Reservation(Struct, frozen=True):
     """The most that one call can use."""
 
@@ -278,7 +262,7 @@ def most_tokens(want: Ask, card: ModelCard) -> Tokens:
     return Tokens(int(text * _MARGIN) + _OVERHEAD, min(want.reply or card.reply, card.reply))
 
 
-def metered(steps: Generator[Want, Answer, Result], meter: Meter) -> Generator[Want, Answer, Result]:
+def metered(steps: Generator[Want, Answer, Result], meter: RunMeter) -> Generator[Want, Answer, Result]:
     """Run steps so that each of their calls is reserved before and settled after it; `OverBudget` is thrown into them."""
     given: Answer | PalimpsestError = None
     while True:
@@ -293,7 +277,7 @@ def metered(steps: Generator[Want, Answer, Result], meter: Meter) -> Generator[W
             given = error
 
 
-def _counted(want: Ask, meter: Meter) -> Generator[Want, Answer, Answer]:
+def _counted(want: Ask, meter: RunMeter) -> Generator[Want, Answer, Answer]:
     reservation = meter.reserve(want)
     try:
         answer = yield want

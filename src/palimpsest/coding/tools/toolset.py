@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from palimpsest.agent.archive import Archive, compact_tool, full_page, recall_tool
+from palimpsest.agent.archive import LogArchive, compact_tool, full_page, recall_tool
 from palimpsest.agent.shell import Shell
 from palimpsest.agent.tool import AgentTool, InstalledTools
 from palimpsest.agent.workspace import Workspace
@@ -47,7 +47,7 @@ def standard_tools(
     shell: Shell,
     *,
     tasks: TaskGraph | None = None,
-    archive: Archive | None = None,
+    archive: LogArchive | None = None,
     recalled_page: Callable[[], int] = full_page,
     skills: FindsSkills | None = None,
     lists_skills: bool = False,
