@@ -24,7 +24,7 @@ from pal.gateway.thinking import (
 from palimpsest.agent.jobs import job_situation
 from palimpsest.audit.cache import HOUR_MS, Breakpoint
 from palimpsest.audit.prices import KEEP_ALIVE
-from palimpsest.audit.two_bills import UNKNOWN_CALL, BilledRequest, GatewayBill, PricedCall, TwoBills, newest_bill
+from palimpsest.audit.two_bills import UNKNOWN_CALL, BilledCall, BilledRequest, CallRecord, CallRecorder, GatewayBill, PricedCall, TwoBills, newest_bill, newest_calls
 from palimpsest.core.errors import BadEdit, BadInput, Locked, PalimpsestError
 from palimpsest.core.events import (
     NULL,
@@ -125,7 +125,9 @@ class RecordedConversation:
         self._clock = home.clock
         self._undos = UndoQueue(home.folder, conversation.id)
         self._reader = RequestReader()
-        self._bills = TwoBills(self._card)
+        self._bills, self._calls = TwoBills(self._card), CallRecorder()
+        for record in newest_calls(session.log):
+            self._bills.add(*self._calls.restored(record))
         self._lifetime = ""
         # Whether the first list had replies, so that the provider may hold others of the conversation; `None` before it.
         self._has_past: bool | None = None
@@ -395,8 +397,9 @@ class RecordedConversation:
         given = self._blocks.of(exchange.given, exchange.given.messages)
         is_same = sent_as_given or (exchange.messages is exchange.given.messages and not exchange.lifetime)
         sent = given if is_same else self._blocks_of(exchange)
-        call = self._bills.add(given, sent, decoded.usage, self._clock.now()).with_more(self._usd_beside(decoded))
-        return self._billed(replace(call, reasoning_lost=lost, recoveries=int(exchange.is_recovered)))
+        billed = BilledCall(given, sent, decoded.usage, self._clock.now())
+        call = self._bills.add(*billed).with_more(self._usd_beside(decoded))
+        return self._billed(replace(call, reasoning_lost=lost, recoveries=int(exchange.is_recovered)), self._calls.record(billed))
 
     def unanswered(self, why: str) -> None:
         """Record that the provider refused the last request, or could not be reached: that costs nothing."""
@@ -404,9 +407,9 @@ class RecordedConversation:
         if log.open_call is not None:
             log.append(Failed("call", "provider", why, call=log.open_call))
 
-    def _billed(self, call: PricedCall) -> PricedCall:
+    def _billed(self, call: PricedCall, record: CallRecord | None = None) -> PricedCall:
         self.bill = self.bill.plus(call)
-        self.conversation.session.log.append(self.bill.noted())
+        self.conversation.session.log.append(self.bill.noted(record))
         return call
 
     def _usd_beside(self, reply: ModelReplied) -> float | None:

@@ -2,8 +2,9 @@
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from math import sqrt
 from typing import Final, NamedTuple, Self
 
@@ -48,6 +49,8 @@ _REPORTS_WITHOUT_READ: Final = 5
 # How far the size of one block may be off: of one that a report covered together with others, and of one that none has covered.
 _MEASURED_ERROR: Final = 0.1
 _ESTIMATED_ERROR: Final = 0.4
+# So many recorded calls begin with lists that are whole; at least as many are taken in again after a restart.
+_WHOLE_EVERY: Final = 128
 
 
 class BilledRequest(NamedTuple):
@@ -143,26 +146,154 @@ class GatewayBill(Value, frozen=True):
         """Return the bill after a read that kept the cache alive; directly it would not have been paid."""
         return self.plus(UNKNOWN_CALL) if usd is None else replace(self, usd=total_usd((self.usd, usd)))
 
-    def noted(self) -> ForeignNoted:
-        """Return the event that records the bill."""
-        return ForeignNoted(_FORMAT, foreign=Raw(msgspec.json.encode(_BillRecord(self))))
+    def noted(self, call: "CallRecord | None" = None) -> ForeignNoted:
+        """Return the event that records the bill, with the call that it was made larger by, where its usage is known."""
+        return ForeignNoted(_FORMAT, foreign=Raw(msgspec.json.encode(_BillRecord(self, call))))
+
+
+class _ListRecord(Value, frozen=True):
+    """A request by what differs from a list before it, so that its record is short however long the list is.
+
+    A part is a block, or a run of the blocks of the list before: the first of them, and how many. `lengths` are the blocks of each message
+    after the first `shared` messages, which have as many as those of the list before.
+    """
+
+    parts: tuple[tuple[int | str, int], ...] = ()
+    heads: int = 0
+    shared: int = 0
+    lengths: tuple[int, ...] = ()
+    breakpoints: tuple[Breakpoint, ...] = ()
+    tools: int = 0
+
+    @classmethod
+    def of(cls, request: BilledRequest, base: Sequence[Block], before: BilledRequest) -> Self:
+        lengths, known = _lengths(request), _lengths(before)
+        shared = shared_prefix_length(known, lengths)
+        parts = tuple(_parts(request.blocks, base))
+        return cls(parts, request.heads, shared, tuple(lengths[shared:]), tuple(request.breakpoints), request.tools)
+
+    def restored(self, base: Sequence[Block], before: BilledRequest) -> BilledRequest:
+        blocks: list[Block] = []
+        for part, count in self.parts:
+            blocks += base[part : part + count] if isinstance(part, int) else [(part, count)]
+        starts, end = [], self.heads
+        for length in (*_lengths(before)[: self.shared], *self.lengths):
+            starts.append(end)
+            end += length
+        return BilledRequest(blocks, list(self.breakpoints), starts, self.tools)
+
+
+class CallRecord(Value, frozen=True):
+    """A call as a log has it: its time in milliseconds, the reported usage, and both lists; `sent` is `None` if it is the given one.
+
+    `begins` says that its lists are whole. Where lists may be cached that were never seen, `unseen` are the messages that they can share
+    with those that were, and until when they live.
+    """
+
+    at: int
+    usage: Usage
+    given: _ListRecord
+    sent: _ListRecord | None = None
+    begins: bool = False
+    unseen: tuple[int, int] | None = None
+
+
+class BilledCall(NamedTuple):
+    """A call of which both bills are made."""
+
+    given: BilledRequest
+    sent: BilledRequest
+    usage: Usage
+    at: int
+
+
+_NO_REQUEST: Final = BilledRequest((), (), ())
+
+
+class CallRecorder:
+    """Makes the records of calls, each by what differs from the one before, and calls from such records."""
+
+    def __init__(self) -> None:
+        self._given = self._sent = _NO_REQUEST
+        self._count = 0
+
+    def record(self, call: BilledCall, unseen: tuple[int, int] | None = None) -> CallRecord:
+        """Return the record of the next call."""
+        begins = self._count % _WHOLE_EVERY == 0
+        self._count += 1
+        if begins:
+            self._given = self._sent = _NO_REQUEST
+        given = _ListRecord.of(call.given, self._given.blocks, self._given)
+        is_same = call.sent == call.given
+        sent = None if is_same else _ListRecord.of(call.sent, [*self._sent.blocks, *call.given.blocks], self._sent)
+        self._given, self._sent = call.given, call.sent
+        return CallRecord(call.at, call.usage, given, sent, begins, unseen)
+
+    def restored(self, record: CallRecord) -> BilledCall:
+        """Return the call of the next record."""
+        if record.begins:
+            self._given = self._sent = _NO_REQUEST
+        given = record.given.restored(self._given.blocks, self._given)
+        sent = given if record.sent is None else record.sent.restored([*self._sent.blocks, *given.blocks], self._sent)
+        self._given, self._sent = given, sent
+        return BilledCall(given, sent, record.usage, record.at)
+
+
+def _lengths(request: BilledRequest) -> list[int]:
+    """The number of blocks of each message."""
+    return [end - start for start, end in pairwise((*request.starts, len(request.blocks)))]
+
+
+def _parts(blocks: Sequence[Block], base: Sequence[Block]) -> Iterator[tuple[int | str, int]]:
+    """Blocks as runs of those of a base, and those that it does not have."""
+    # Of equal blocks the first one counts: what was sent before stands in front of what is given.
+    places = {block: len(base) - at for at, block in enumerate(reversed(base), 1)}
+    start = count = 0
+    for block in blocks:
+        if count and start + count < len(base) and base[start + count] == block:
+            count += 1
+            continue
+        if count:
+            yield start, count
+        start, count = places.get(block, 0), int(block in places)
+        if not count:
+            yield block
+    if count:
+        yield start, count
 
 
 class _BillRecord(Value, frozen=True):
     gateway: GatewayBill
+    call: CallRecord | None = None
 
 
 _decoder = msgspec.json.Decoder(_BillRecord)
 
 
-def newest_bill(log: Log) -> GatewayBill | None:
-    """Return the newest bill that a log records; `None` if it records none. One comes with each reply, and few events follow it."""
+def _bill_records(log: Log) -> Iterator[_BillRecord]:
+    """The records of bills in a log, newest first."""
     for seq in range(log.tip, -1, -1):
         body = log.event(seq).body
         if isinstance(body, ForeignNoted) and body.format == _FORMAT:
             with suppress(msgspec.DecodeError):
-                return _decoder.decode(body.foreign).gateway
-    return None
+                yield _decoder.decode(body.foreign)
+
+
+def newest_bill(log: Log) -> GatewayBill | None:
+    """Return the newest bill that a log records; `None` if it records none. One comes with each reply, and few events follow it."""
+    return next((record.gateway for record in _bill_records(log)), None)
+
+
+def newest_calls(log: Log) -> list[CallRecord]:
+    """Return the newest calls that a log records, oldest first: so many that what older ones have cached matters no more."""
+    found: list[CallRecord] = []
+    for record in _bill_records(log):
+        if record.call is not None:
+            found.append(record.call)
+            if record.call.begins and len(found) > _WHOLE_EVERY:
+                break
+    first = next((at for at, call in enumerate(reversed(found)) if call.begins), len(found))
+    return found[::-1][first:]
 
 
 class _SimulatedCache:
