@@ -22,7 +22,7 @@ from pal.gateway.thinking import (
     thinking_records,
 )
 from palimpsest.agent.jobs import job_situation
-from palimpsest.audit.cache import HOUR_MS, Breakpoint
+from palimpsest.audit.cache import FIVE_MINUTES_MS, HOUR_MS, IDLE_MS, Breakpoint
 from palimpsest.audit.prices import KEEP_ALIVE
 from palimpsest.audit.two_bills import UNKNOWN_CALL, BilledCall, BilledRequest, CallRecord, CallRecorder, GatewayBill, PricedCall, TwoBills, newest_bill, newest_calls
 from palimpsest.core.errors import BadEdit, BadInput, Locked, PalimpsestError
@@ -126,11 +126,13 @@ class RecordedConversation:
         self._undos = UndoQueue(home.folder, conversation.id)
         self._reader = RequestReader()
         self._bills, self._calls = TwoBills(self._card), CallRecorder()
+        # The messages that lists can share with the first one, which were sent before this was followed, and until when those are cached.
+        self._unseen: tuple[int, int] | None = None
+        self._is_first = True
         for record in newest_calls(session.log):
             self._bills.add(*self._calls.restored(record))
+            self._unseen = record.unseen
         self._lifetime = ""
-        # Whether the first list had replies, so that the provider may hold others of the conversation; `None` before it.
-        self._has_past: bool | None = None
         self._needs_title = not session.log.view.items
         self._thinking_mode = thinking_mode
         is_bound = wire == "anthropic" and self._card.binds_thinking
@@ -163,8 +165,9 @@ class RecordedConversation:
         session.params = replace(session.params, extra=Raw(msgspec.json.encode(apart)) if apart else NULL)
         self._followed = None
         self._reading = Exchange(given, given.messages, body, 0, lifetime)
-        if self._has_past is None:
-            self._has_past = any(text(each, "role") not in _ASKING for each in given.messages if is_json(each))
+        if self._is_first:
+            self._is_first = False
+            self._begin(given)
         if self._thinking is not None:
             self._thinking.learn(given)
         messages = self.conversation.follow(given.messages, tools=given.tools, system=self._steady_system(given))
@@ -227,7 +230,7 @@ class RecordedConversation:
         followed, bills, now = self._followed, self._bills, self._clock.now()
         if followed is None or not (bills.has_reports or self._is_cold()):
             return ()
-        if self._has_past and not bills.goes_on(self._blocks.of(followed.given, followed.given.messages)):
+        if self._may_be_unseen(now) and not bills.goes_on(self._blocks.of(followed.given, followed.given.messages)):
             return ()
         unedited = self._tried(followed, followed.messages)
         sent_unedited = self._with_anchor(followed, unedited)
@@ -249,20 +252,41 @@ class RecordedConversation:
                 return kept
         return ()
 
-    def _cheapest(self, lists: Sequence[Sequence[Any]]) -> int:
-        """The number of the list to send after the client went back, of those with no edit made again up to those with all of them.
+    def _begin(self, given: GivenRequest) -> None:
+        """Find out with the first list whether the provider may hold others that were not seen."""
+        blocks = self._blocks.of(given, given.messages)
+        if self._bills.goes_on(blocks) or all(text(each, "role") in _ASKING for each in given.messages if is_json(each)):
+            return
+        is_long = any(point.long for point in blocks.breakpoints)
+        life = IDLE_MS if self._card.cache == "automatic" else HOUR_MS if is_long else FIVE_MINUTES_MS
+        self._unseen = len(given.messages), self._clock.now() + life
 
-        That with the most edits that costs no more than the cheapest, or what may be lost.
+    def _may_be_unseen(self, now: int, shared: int = 0) -> bool:
+        """Whether the provider may hold a list that was not seen and has no more than so many messages of those that were."""
+        return self._unseen is not None and shared < self._unseen[0] and now < self._unseen[1]
+
+    def _cheapest(self, ways: Sequence[Sequence[Sequence[Any]]], shared: int) -> tuple[int, int]:
+        """The way in which the list goes on after the client went back, and the number of its list that is sent.
+
+        Of a way that is the list with the most edits that costs no more than the cheapest, or what may be lost. A list that was sent before
+        this was followed is cached as its client has it, so that it is sent like that if what it would cost else may be lost.
         """
         reading, bills, now = self._reading, self._bills, self._clock.now()
         if reading is None or self.mode == "watch" or not bills.has_reports:
-            return len(lists) - 1
-        requests = [self._with_anchor(reading, self._tried(reading, messages)) for messages in lists]
-        costs = [bills.cost_sent(request, now) for request in requests]
-        least = min(costs)
-        limit, cheapest = self._limit(reading, now), requests[costs.index(least)]
-        fits = (n for n, cost in enumerate(costs) if cost <= least or cost + bills.doubt(cheapest, requests[n]) <= limit)
-        return max(fits)
+            return len(ways) - 1, len(ways[-1]) - 1
+        limit = self._limit(reading, now)
+        chosen: list[tuple[float, int, int]] = []
+        for way, lists in enumerate(ways):
+            requests = [self._with_anchor(reading, self._tried(reading, messages)) for messages in lists]
+            costs = [bills.cost_sent(request, now) for request in requests]
+            least = min(costs)
+            if self._may_be_unseen(now, shared) and costs[0] <= limit:
+                return way, 0
+            cheapest = requests[costs.index(least)]
+            fits = (n for n, cost in enumerate(costs) if cost <= least or cost + bills.doubt(cheapest, requests[n]) <= limit)
+            number = max(fits)
+            chosen.append((costs[number], way, number))
+        return min(chosen)[1:]
 
     def _limit(self, exchange: Exchange, now: int) -> float:
         """The dollars that a request may cost, by what all of them would have cost as they were given."""
@@ -399,7 +423,7 @@ class RecordedConversation:
         sent = given if is_same else self._blocks_of(exchange)
         billed = BilledCall(given, sent, decoded.usage, self._clock.now())
         call = self._bills.add(*billed).with_more(self._usd_beside(decoded))
-        return self._billed(replace(call, reasoning_lost=lost, recoveries=int(exchange.is_recovered)), self._calls.record(billed))
+        return self._billed(replace(call, reasoning_lost=lost, recoveries=int(exchange.is_recovered)), self._calls.record(billed, self._unseen))
 
     def unanswered(self, why: str) -> None:
         """Record that the provider refused the last request, or could not be reached: that costs nothing."""

@@ -168,7 +168,7 @@ class _ListRecord(Value, frozen=True):
     @classmethod
     def of(cls, request: BilledRequest, base: Sequence[Block], before: BilledRequest) -> Self:
         lengths, known = _lengths(request), _lengths(before)
-        shared = shared_prefix_length(known, lengths)
+        shared = next((at for at, (one, two) in enumerate(zip(known, lengths, strict=False)) if one != two), min(len(known), len(lengths)))
         parts = tuple(_parts(request.blocks, base))
         return cls(parts, request.heads, shared, tuple(lengths[shared:]), tuple(request.breakpoints), request.tools)
 
