@@ -82,8 +82,11 @@ def _record_rewrite(
     """Record a change of the past as the owner's edit; return the comparison with what is known then, and the messages that are new."""
     log = session.log
     rewrite = mirror.rewrite(comparison, log.view)
-    if rewrite.back_to is not None:
-        return _record_return(session, mirror, comparison, rewrite.back_to, messages)
+    left = mirror.nearest_left(log, comparison) if session.cheapest is not None else None
+    if rewrite.back_to is not None or left is not None:
+        found = _record_return(session, mirror, comparison, (rewrite.back_to, left), messages)
+        if found is not None:
+            return found
     if _replaces(rewrite.body) and _uncover(log, mirror.folded_over(comparison)):
         rewrite = mirror.rewrite(comparison, log.view)
     body = rewrite.body
@@ -102,31 +105,32 @@ class _Return(NamedTuple):
 
 
 def _record_return(
-    session: Session, mirror: Mirror, comparison: ListComparison, to: int, messages: list[object]
-) -> tuple[ListComparison, tuple[NewMessage, ...]]:
+    session: Session, mirror: Mirror, comparison: ListComparison, places: tuple[int | None, int | None], messages: list[object]
+) -> tuple[ListComparison, tuple[NewMessage, ...]] | None:
     """Go back to what the list shares with the one before, or over to one that was left and shares more, whichever is cheaper to send.
 
-    What was sent of a list that was left may still be cached as it was sent, and its newest edits are not those of the list before.
+    `places` are the events of both. What was sent of a list that was left may still be cached, and its edits are not those of the list
+    before. `None` if the list does neither, so that what it has in the place of others is an edit.
     """
-    log = session.log
-    left = mirror.nearest_left(log, comparison) if session.cheapest is not None else None
-    mirror.leave(log.tip)
-    own = _gone_back(session, mirror, comparison, to, messages)
+    log, (to, left) = session.log, places
+    tip = log.tip
+    mirror.leave(tip)
+    own = None if to is None else _gone_back(session, mirror, comparison, to, messages)
     if session.cheapest is None:
-        return comparison, own.rest
-    other = _gone_over(session, mirror, comparison, left, messages) if left is not None else None
-    ways = [own] if other is None else [own, other]
-    nearest = ways[-1].comparison
-    shared = len(messages) - (len(nearest.new) if nearest.is_rewritten else 0)
-    way, number = session.cheapest([each.lists for each in ways], shared)
-    found = ways[way]
-    dropped = len(found.states) - 1 - number
-    if dropped or (left is not None and found is own):
+        return None if own is None else (own.comparison, own.rest)
+    other = None if left is None else _gone_over(session, mirror, comparison, left, messages)
+    nearest = other or own
+    known = len(messages) if nearest is None or not nearest.comparison.is_rewritten else len(messages) - len(nearest.comparison.new)
+    lists = [[messages] if own is None else own.lists, *([other.lists] if other is not None else [])]
+    way, number = session.cheapest(lists, known)
+    found = other if way else own
+    dropped = 0 if found is None else len(found.states) - 1 - number
+    if dropped or (left is not None and not way):
         why = f"{dropped} edits are not made again, because the list is still cached without them" if dropped else "the list goes on here"
-        log.append(Rewound(found.states[number].event, why=why))
-    if left is not None and found is own:
+        log.append(Rewound(tip if found is None else found.states[number].event, why=why))
+    if left is not None and not way:
         mirror.restart(log.events(), kept=comparison.prefix)
-    return found.comparison, found.rest
+    return None if found is None else (found.comparison, found.rest)
 
 
 def _gone_back(session: Session, mirror: Mirror, comparison: ListComparison, to: int, messages: list[object]) -> _Return:
