@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
 import msgspec
@@ -128,10 +129,12 @@ class RecordedConversation:
         self._bills, self._calls = TwoBills(self._card), CallRecorder()
         # The messages that lists can share with the first one, which were sent before this was followed, and until when those are cached.
         self._unseen: tuple[int, int] | None = None
+        # The blocks at which requests of the first list ended that were sent before.
+        self._earlier: tuple[int, ...] = ()
         self._is_first = True
         for record in newest_calls(session.log):
-            self._bills.add(*self._calls.restored(record))
-            self._unseen = record.unseen
+            self._bills.add(self._calls.restored(record))
+            self._bills.unsure, self._unseen = record.unsure, record.unseen
         self._lifetime = ""
         self._needs_title = not session.log.view.items
         self._thinking_mode = thinking_mode
@@ -260,6 +263,10 @@ class RecordedConversation:
         is_long = any(point.long for point in blocks.breakpoints)
         life = IDLE_MS if self._card.cache == "automatic" else HOUR_MS if is_long else FIVE_MINUTES_MS
         self._unseen = len(given.messages), self._clock.now() + life
+        asked = [text(each, "role") in _ASKING for each in given.messages if is_json(each)]
+        if len(asked) == len(blocks.starts):
+            ends = zip(blocks.starts[1:], pairwise(asked), strict=True)
+            self._earlier = tuple(start - 1 for start, (one, other) in ends if one and not other)
 
     def _may_be_unseen(self, now: int, shared: int = 0) -> bool:
         """Whether the provider may hold a list that was not seen and has no more than so many messages of those that were."""
@@ -291,7 +298,7 @@ class RecordedConversation:
     def _limit(self, exchange: Exchange, now: int) -> float:
         """The dollars that a request may cost, by what all of them would have cost as they were given."""
         given = self._bills.sized(self._blocks.of(exchange.given, exchange.given.messages))
-        without = (self.bill.usd_without or 0.0) + self._bills.cost_given(given, now)
+        without = (self.bill.usd_without or 0.0) - self._bills.unsure + self._bills.cost_given(given, now)
         return (1 + _USED_LOSS * self.conversation.session.profile.cache.loss) * without - (self.bill.usd or 0.0)
 
     def _trial(self, followed: Exchange, edits: Edits) -> _TriedRequest | None:
@@ -421,9 +428,9 @@ class RecordedConversation:
         given = self._blocks.of(exchange.given, exchange.given.messages)
         is_same = sent_as_given or (exchange.messages is exchange.given.messages and not exchange.lifetime)
         sent = given if is_same else self._blocks_of(exchange)
-        billed = BilledCall(given, sent, decoded.usage, self._clock.now())
-        call = self._bills.add(*billed).with_more(self._usd_beside(decoded))
-        return self._billed(replace(call, reasoning_lost=lost, recoveries=int(exchange.is_recovered)), self._calls.record(billed, self._unseen))
+        billed = BilledCall(given, sent, decoded.usage, self._clock.now(), self._earlier)
+        call, self._earlier = self._bills.add(billed).with_more(self._usd_beside(decoded)), ()
+        return self._billed(replace(call, reasoning_lost=lost, recoveries=int(exchange.is_recovered)), self._calls.record(billed, self._unseen, self._bills.unsure))
 
     def unanswered(self, why: str) -> None:
         """Record that the provider refused the last request, or could not be reached: that costs nothing."""

@@ -186,25 +186,32 @@ class _ListRecord(Value, frozen=True):
 class CallRecord(Value, frozen=True):
     """A call as a log has it: its time in milliseconds, the reported usage, and both lists; `sent` is `None` if it is the given one.
 
-    `begins` says that its lists are whole. Where lists may be cached that were never seen, `unseen` are the messages that they can share
-    with those that were, and until when they live.
+    `earlier` is that of `BilledCall`. `begins` says that its lists are whole. Where lists may be cached that were never seen, `unseen` are
+    the messages that they can share with those that were, and until when they live. `unsure` are the dollars that the second bill may be
+    too large by after this call, because texts were hidden before any report covered them.
     """
 
     at: int
     usage: Usage
     given: _ListRecord
     sent: _ListRecord | None = None
+    earlier: tuple[int, ...] = ()
     begins: bool = False
     unseen: tuple[int, int] | None = None
+    unsure: float = 0.0
 
 
 class BilledCall(NamedTuple):
-    """A call of which both bills are made."""
+    """A call of which both bills are made, at a time in milliseconds.
+
+    `earlier` are the last blocks of requests of its list that were sent without the gateway: its client has marked those, too.
+    """
 
     given: BilledRequest
     sent: BilledRequest
     usage: Usage
     at: int
+    earlier: tuple[int, ...] = ()
 
 
 _NO_REQUEST: Final = BilledRequest((), (), ())
@@ -217,7 +224,7 @@ class CallRecorder:
         self._given = self._sent = _NO_REQUEST
         self._count = 0
 
-    def record(self, call: BilledCall, unseen: tuple[int, int] | None = None) -> CallRecord:
+    def record(self, call: BilledCall, unseen: tuple[int, int] | None, unsure: float) -> CallRecord:
         """Return the record of the next call."""
         begins = self._count % _WHOLE_EVERY == 0
         self._count += 1
@@ -227,7 +234,7 @@ class CallRecorder:
         is_same = call.sent == call.given
         sent = None if is_same else _ListRecord.of(call.sent, [*self._sent.blocks, *call.given.blocks], self._sent)
         self._given, self._sent = call.given, call.sent
-        return CallRecord(call.at, call.usage, given, sent, begins, unseen)
+        return CallRecord(call.at, call.usage, given, sent, call.earlier, begins, unseen, unsure)
 
     def restored(self, record: CallRecord) -> BilledCall:
         """Return the call of the next record."""
@@ -236,7 +243,7 @@ class CallRecorder:
         given = record.given.restored(self._given.blocks, self._given)
         sent = given if record.sent is None else record.sent.restored([*self._sent.blocks, *given.blocks], self._sent)
         self._given, self._sent = given, sent
-        return BilledCall(given, sent, record.usage, record.at)
+        return BilledCall(given, sent, record.usage, record.at, record.earlier)
 
 
 def _lengths(request: BilledRequest) -> list[int]:
@@ -322,15 +329,16 @@ class _SimulatedCache:
         live = (each for each in self.contents.entries if now - each.used < each.ttl and each.at_block < len(links))
         return sorted(each.at_block for each in live if links[each.at_block] == each.link)
 
-    def hold(self, request: BilledRequest, block: int, now: int) -> None:
-        """Take it that the provider holds a request up to a block."""
+    def hold(self, request: BilledRequest, blocks: Sequence[int], now: int) -> None:
+        """Take it that the provider holds a request up to each of some blocks."""
         prompt = Prompt.of(request.blocks, self.prompt)
         if self._rules.kind == "automatic":
-            self.contents = replace(self.contents, prompts=(*self.contents.prompts, (prompt.links[: block + 1], now)))
+            held = [(prompt.links[: block + 1], now) for block in blocks]
+            self.contents = replace(self.contents, prompts=(*self.contents.prompts, *held))
             return
-        is_long = any(point.long for point in request.breakpoints)
-        entry = CacheEntry(block, prompt.links[block], prompt.sums[block], now, HOUR_MS if is_long else FIVE_MINUTES_MS)
-        self.contents = replace(self.contents, entries=(*self.contents.entries, entry))
+        life = HOUR_MS if any(point.long for point in request.breakpoints) else FIVE_MINUTES_MS
+        entries = [CacheEntry(block, prompt.links[block], prompt.sums[block], now, life) for block in blocks]
+        self.contents = replace(self.contents, entries=(*self.contents.entries, *entries))
 
     def lose(self, request: BilledRequest, block: int) -> None:
         """Take it that the provider holds nothing of a request beyond a block."""
@@ -364,7 +372,9 @@ class TwoBills:
         # Whether anything was ever sent otherwise than it was given.
         self._differ = False
         # The newest requests as they were given and as they were sent, with their times.
-        self._past: deque[tuple[BilledRequest, BilledRequest, int]] = deque(maxlen=MOST_PROMPTS)
+        self._past: deque[BilledCall] = deque(maxlen=MOST_PROMPTS)
+        # The dollars that the second bill may be too large by, because texts were hidden before any report covered them.
+        self.unsure = 0.0
         self._reports = 0
         self._has_read = False
 
@@ -380,11 +390,12 @@ class TwoBills:
     def goes_on(self, given: BilledRequest) -> bool:
         """Whether a request goes on from one of the newest as they were given."""
         digests = [digest for digest, _ in self._named(given).blocks]
-        known = ([digest for digest, _ in self._named(older).blocks] for older, _, _ in self._past)
+        known = ([digest for digest, _ in self._named(older.given).blocks] for older in self._past)
         return any(digests[: len(older)] == older for older in known)
 
-    def add(self, given: BilledRequest, sent: BilledRequest, usage: Usage, now: int) -> PricedCall:
-        """Bill one call at time `now`, in milliseconds, with the usage that the provider reported."""
+    def add(self, call: BilledCall) -> PricedCall:
+        """Bill one call with the usage that the provider reported."""
+        given, sent, usage, now, _ = call
         self._reports += 1
         self._has_read = self._has_read or usage.cache_read > 0
         if self._is_automatic and (usage.cache_write or usage.input > self._card.cache_minimum + STEP_TOKENS):
@@ -395,9 +406,9 @@ class TwoBills:
         self._learn_read(sent, usage, now)
         own, other = self.sized(sent), self.sized(given)
         self._set_right(other, own, usage, now)
-        given_usage = replace(self._as_reported(self._given.take(other, now)), output=usage.output)
-        self._sent.take(own, now)
-        self._past.append((given, sent, now))
+        given_usage = replace(self._as_reported(self._take(call)), output=usage.output)
+        self.unsure += self._unsure(given_usage)
+        self._past.append(call)
         self._differ = self._differ or given != sent
         more_tokens = self._given.prompt.tokens - self._sent.prompt.tokens
         tokens = max(0, usage.prompt + more_tokens), usage.prompt
@@ -405,6 +416,28 @@ class TwoBills:
             return PricedCall(None, None, *tokens)
         paid = simulated_cost(usage, self._card).total
         return PricedCall(paid, simulated_cost(given_usage, self._card).total if self._differ else paid, *tokens)
+
+    def _take(self, call: BilledCall) -> Usage:
+        """Fill both caches with a call, and return what it would have used as it was given."""
+        given, sent = self.sized(call.given), self.sized(call.sent)
+        usage = self._given.take(given, call.at)
+        self._sent.take(sent, call.at)
+        # Of what the client has marked before, the provider still holds what ends within the part that it has read.
+        sums = self._sent.prompt.sums
+        read = [block for block in call.earlier if sums[block] <= call.usage.cache_read]
+        if read and not self._is_automatic:
+            self._given.hold(given, read, call.at)
+            self._sent.hold(sent, read, call.at)
+        return usage
+
+    def _unsure(self, given: Usage) -> float:
+        """The dollars of the newest request as it was given by which it may be too dear: no report has covered what was hidden at once."""
+        prompt, is_measured = self._given.prompt, self._sizes.is_measured
+        hidden = [(size, end) for (digest, size), end in zip(prompt.blocks, prompt.sums, strict=True) if not is_measured(digest)]
+        read = sum(size for size, end in hidden if end <= given.cache_read)
+        written = sum(size for size, _ in hidden) - read
+        usage = Usage(cache_read=round(_ESTIMATED_ERROR * read), cache_write=round(_ESTIMATED_ERROR * written))
+        return simulated_cost(self._as_reported(usage), self._card).total
 
     def sized(self, request: BilledRequest) -> BilledRequest:
         """The request with the sizes that the reports so far measure, and one name for what the provider does not look at."""
@@ -466,21 +499,21 @@ class TwoBills:
         while (place := self._changed_part(sent)) is not None:
             prompt, expected, _ = self._sent.billed(self.sized(sent), now)
             before = prompt.sums[place - 1] if place else 0
-            if self._end_of(prompt, usage, now) is not None or usage.cache_read <= max(before, expected.cache_read) + self._tolerance(
+            if self._end_of(prompt, expected, usage, now) is not None or usage.cache_read <= max(before, expected.cache_read) + self._tolerance(
                 usage
             ):
                 return
             self.ignored |= {place - sent.tools}
             self._given, self._sent = _SimulatedCache(self._card), _SimulatedCache(self._card)
-            for older_given, older_sent, at in self._past:
-                self._given.take(self.sized(older_given), at)
-                self._sent.take(self.sized(older_sent), at)
+            for older in self._past:
+                self._take(older)
             self._sizes.learn(self._named(sent).blocks, usage.prompt, sent.heads)
 
     def _changed_part(self, sent: BilledRequest) -> int | None:
         """The first part of the system prompt that the newest request with the same tools had otherwise; `None` without one."""
         own = self._named(sent).blocks[: sent.heads]
-        for _, older, _ in reversed(self._past):
+        for call in reversed(self._past):
+            older = call.sent
             known = self._named(older).blocks[: older.heads]
             place = next((at for at, (one, other) in enumerate(zip(own, known, strict=False)) if one[0] != other[0]), None)
             if place is not None and place >= sent.tools == older.tools:
@@ -490,14 +523,20 @@ class TwoBills:
     def _learn_read(self, sent: BilledRequest, usage: Usage, now: int) -> None:
         """Measure the beginning that a cache with breakpoints has read: it ends where an entry of it does."""
         request = self.sized(sent)
-        end = self._end_of(Prompt.of(request.blocks, self._sent.prompt), usage, now)
+        prompt, expected, _ = self._sent.billed(request, now)
+        end = self._end_of(prompt, expected, usage, now)
         if end is not None:
             self._sizes.learn_parts(request.blocks, end + 1, usage.cache_read, usage.prompt)
 
-    def _end_of(self, prompt: Prompt, usage: Usage, now: int) -> int | None:
-        """The last block of the live entry whose tokens are about those that were read; `None` if there is none, or no entries."""
+    def _end_of(self, prompt: Prompt, expected: Usage, usage: Usage, now: int) -> int | None:
+        """The last block of the live entry whose tokens are about those that were read, that which is expected to be read before others.
+
+        `None` if there is none, or no entries.
+        """
         read = usage.cache_read
         ends = self._sent.live_ends(prompt, now) if read and not self._is_automatic else ()
+        if abs(expected.cache_read - read) <= _SIZE_ERROR * read + _TOLERANCE_TOKENS:
+            ends = [end for end in ends if prompt.sums[end] == expected.cache_read] or ends
         nearest = min(ends, key=lambda end: abs(prompt.sums[end] - read), default=None)
         return nearest if nearest is not None and abs(prompt.sums[nearest] - read) <= _SIZE_ERROR * read + _TOLERANCE_TOKENS else None
 
@@ -512,8 +551,8 @@ class TwoBills:
         # Behind the edits both lists have the same messages, counted from their ends.
         place = block if block < same else max(same - 1, block + len(given.blocks) - len(sent.blocks))
         if read > expected.cache_read:
-            self._sent.hold(sent, block, now)
-            self._given.hold(given, place, now)
+            self._sent.hold(sent, (block,), now)
+            self._given.hold(given, (place,), now)
             return
         shared = prompt.sums[same - 1] if same else 0
         if not self._is_automatic:
