@@ -133,7 +133,7 @@ class RecordedConversation:
         self._earlier: tuple[int, ...] = ()
         self._is_first = True
         for record in newest_calls(session.log):
-            self._bills.add(self._calls.restored(record))
+            self._bills.add(*self._calls.restored(record))
             self._bills.unsure, self._unseen = record.unsure, record.unseen
         self._lifetime = ""
         self._needs_title = not session.log.view.items
@@ -429,7 +429,7 @@ class RecordedConversation:
         is_same = sent_as_given or (exchange.messages is exchange.given.messages and not exchange.lifetime)
         sent = given if is_same else self._blocks_of(exchange)
         billed = BilledCall(given, sent, decoded.usage, self._clock.now(), self._earlier)
-        call, self._earlier = self._bills.add(billed).with_more(self._usd_beside(decoded)), ()
+        call, self._earlier = self._bills.add(*billed).with_more(self._usd_beside(decoded)), ()
         return self._billed(replace(call, reasoning_lost=lost, recoveries=int(exchange.is_recovered)), self._calls.record(billed, self._unseen, self._bills.unsure))
 
     def unanswered(self, why: str) -> None:

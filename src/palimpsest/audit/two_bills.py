@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from math import sqrt
@@ -50,6 +50,7 @@ _REPORTS_WITHOUT_READ: Final = 5
 _MEASURED_ERROR: Final = 0.1
 _ESTIMATED_ERROR: Final = 0.4
 # So many recorded calls begin with lists that are whole; at least as many are taken in again after a restart.
+_LIKELY_ERROR: Final = 0.1
 _WHOLE_EVERY: Final = 128
 
 
@@ -188,7 +189,7 @@ class CallRecord(Value, frozen=True):
 
     `earlier` is that of `BilledCall`. `begins` says that its lists are whole. Where lists may be cached that were never seen, `unseen` are
     the messages that they can share with those that were, and until when they live. `unsure` are the dollars that the second bill may be
-    too large by after this call, because texts were hidden before any report covered them.
+    too large by after this call, because the sizes of what is hidden are not exact.
     """
 
     at: int
@@ -373,7 +374,7 @@ class TwoBills:
         self._differ = False
         # The newest requests as they were given and as they were sent, with their times.
         self._past: deque[BilledCall] = deque(maxlen=MOST_PROMPTS)
-        # The dollars that the second bill may be too large by, because texts were hidden before any report covered them.
+        # The dollars that the second bill may be too large by, because the sizes of what is hidden are not exact.
         self.unsure = 0.0
         self._reports = 0
         self._has_read = False
@@ -393,9 +394,9 @@ class TwoBills:
         known = ([digest for digest, _ in self._named(older.given).blocks] for older in self._past)
         return any(digests[: len(older)] == older for older in known)
 
-    def add(self, call: BilledCall) -> PricedCall:
-        """Bill one call with the usage that the provider reported."""
-        given, sent, usage, now, _ = call
+    def add(self, given: BilledRequest, sent: BilledRequest, usage: Usage, now: int, earlier: tuple[int, ...] = ()) -> PricedCall:
+        """Bill one call at time `now`, in milliseconds, with the usage that the provider reported; `earlier` as in `BilledCall`."""
+        call = BilledCall(given, sent, usage, now, earlier)
         self._reports += 1
         self._has_read = self._has_read or usage.cache_read > 0
         if self._is_automatic and (usage.cache_write or usage.input > self._card.cache_minimum + STEP_TOKENS):
@@ -431,13 +432,27 @@ class TwoBills:
         return usage
 
     def _unsure(self, given: Usage) -> float:
-        """The dollars of the newest request as it was given by which it may be too dear: no report has covered what was hidden at once."""
-        prompt, is_measured = self._given.prompt, self._sizes.is_measured
-        hidden = [(size, end) for (digest, size), end in zip(prompt.blocks, prompt.sums, strict=True) if not is_measured(digest)]
-        read = sum(size for size, end in hidden if end <= given.cache_read)
-        written = sum(size for size, _ in hidden) - read
-        usage = Usage(cache_read=round(_ESTIMATED_ERROR * read), cache_write=round(_ESTIMATED_ERROR * written))
-        return simulated_cost(self._as_reported(usage), self._card).total
+        """The dollars by which the newest request as it was given may be too dear, because the sizes of what is hidden are not exact."""
+        prompt, shown = self._given.prompt, {digest for digest, _ in self._sent.prompt.blocks}
+        hidden = [(block, end) for block, end in zip(prompt.blocks, prompt.sums, strict=True) if block[0] not in shown]
+        read = self._likely_error(block for block, end in hidden if end <= given.cache_read)
+        written = self._likely_error(block for block, end in hidden if end > given.cache_read)
+        return simulated_cost(self._as_reported(Usage(cache_read=round(read), cache_write=round(written))), self._card).total
+
+    def _likely_error(self, blocks: Iterable[Block]) -> float:
+        """How many tokens some blocks are likely to be off together."""
+        measured = self._sizes.is_measured
+        return sqrt(sum((self._sizes.error_of(digest) if measured(digest) else _LIKELY_ERROR * size) ** 2 for digest, size in blocks))
+
+    def _error_of(self, blocks: Iterable[Block]) -> float:
+        """How many tokens some blocks may be off together: reports were shared out among them, each time with another error."""
+        squares = estimated = 0.0
+        for digest, size in blocks:
+            if self._sizes.is_measured(digest):
+                squares += max(_MEASURED_ERROR * size, self._sizes.error_of(digest)) ** 2
+            else:
+                estimated += _ESTIMATED_ERROR * size
+        return sqrt(squares) + estimated
 
     def sized(self, request: BilledRequest) -> BilledRequest:
         """The request with the sizes that the reports so far measure, and one name for what the provider does not look at."""
@@ -459,14 +474,8 @@ class TwoBills:
         """The dollars by which the difference in cost of two sized requests may be off, because sizes are not exact."""
         shared = shared_prefix_length(one.blocks, other.blocks)
         first, second = dict(one.blocks[shared:]), dict(other.blocks[shared:])
-        squares = estimated = 0.0
-        for digest, size in (*first.items() - second.items(), *second.items() - first.items()):
-            if self._sizes.is_measured(digest):
-                # Reports were shared out among blocks, each time with another error.
-                squares += max(_MEASURED_ERROR * size, self._sizes.error_of(digest)) ** 2
-            else:
-                estimated += _ESTIMATED_ERROR * size
-        return simulated_cost(Usage(cache_write=round(sqrt(squares) + estimated)), self._card).total
+        changed = (*first.items() - second.items(), *second.items() - first.items())
+        return simulated_cost(Usage(cache_write=round(self._error_of(changed))), self._card).total
 
     def cached_end(self, sized: BilledRequest, now: int) -> int | None:
         """The last block of the longest live prefix of a request that is about to be sent; `None` if nothing of it is cached."""

@@ -205,7 +205,7 @@ class Mirror:
         self._head_seen: object = None
         # By their last events the digests of lists that were left.
         self._left: dict[int, tuple[str, ...]] = {}
-        self._folded: dict[int, None] = {}
+        self._folds: dict[int, None] = {}
         self.restart(events)
 
     def restart(self, events: Iterable[Event], kept: int = 0) -> None:
@@ -226,7 +226,7 @@ class Mirror:
         before = len(self.elements.known)
         if isinstance(event.body, ViewEdited) and event.body.by == OWNER and any(isinstance(edit, Fold) for edit in event.body.edits):
             # Not a place where the log goes on from an earlier event, but the client may go back to the list as it was before.
-            self._folded[event.seq - 1] = None
+            self._folds[event.seq - 1] = None
             self.leave(event.seq - 1)
         self.elements.take(event)
         match event.body:
@@ -248,7 +248,7 @@ class Mirror:
         """The last event of that list of the newest that were left which shares the most with a list, if more than the one before."""
         digests = (*(element.digest for element in self.elements.known[: comparison.prefix]), *(each.digest for each in comparison.new))
         # Each place where the log goes on from an earlier event is behind the end of a list that was left.
-        tips = sorted({*(seq - 1 for seq, _ in log.reader.jumps), *self._folded})[-_MOST_LEFT:]
+        tips = sorted({*(seq - 1 for seq, _ in log.reader.jumps), *self._folds})[-_MOST_LEFT:]
         self._left = {tip: self._left.get(tip) or _digests_of(log, tip) for tip in tips}
         shares = {tip: _shared(known, digests) for tip, known in self._left.items()}
         nearest = max(reversed(tips), key=lambda tip: shares[tip], default=None)
