@@ -25,7 +25,7 @@ from pal.gateway.thinking import (
 from palimpsest.agent.jobs import job_situation
 from palimpsest.audit.cache import FIVE_MINUTES_MS, HOUR_MS, IDLE_MS, Breakpoint
 from palimpsest.audit.prices import KEEP_ALIVE
-from palimpsest.audit.two_bills import UNKNOWN_CALL, BilledCall, BilledRequest, CallRecord, CallRecorder, GatewayBill, PricedCall, TwoBills, newest_bill, newest_calls
+from palimpsest.audit.two_bills import UNKNOWN_CALL, BilledCall, BilledRequest, CallRecord, CallRecorder, GatewayBill, PricedCall, TwoBills, UnseenLists, newest_bill, newest_calls
 from palimpsest.core.errors import BadEdit, BadInput, Locked, PalimpsestError
 from palimpsest.core.events import (
     NULL,
@@ -127,8 +127,7 @@ class RecordedConversation:
         self._undos = UndoQueue(home.folder, conversation.id)
         self._reader = RequestReader()
         self._bills, self._calls = TwoBills(self._card), CallRecorder()
-        # The messages that lists can share with the first one, which were sent before this was followed, and until when those are cached.
-        self._unseen: tuple[int, int] | None = None
+        self._unseen: UnseenLists | None = None
         # The blocks at which requests of the first list ended that were sent before.
         self._earlier: tuple[int, ...] = ()
         self._is_first = True
@@ -262,7 +261,7 @@ class RecordedConversation:
             return
         is_long = any(point.long for point in blocks.breakpoints)
         life = IDLE_MS if self._card.cache == "automatic" else HOUR_MS if is_long else FIVE_MINUTES_MS
-        self._unseen = len(given.messages), self._clock.now() + life
+        self._unseen = UnseenLists(len(given.messages), self._clock.now() + life, not self.bill.requests)
         asked = [text(each, "role") in _ASKING for each in given.messages if is_json(each)]
         if len(asked) == len(blocks.starts):
             ends = zip(blocks.starts[1:], pairwise(asked), strict=True)
@@ -270,13 +269,14 @@ class RecordedConversation:
 
     def _may_be_unseen(self, now: int, shared: int = 0) -> bool:
         """Whether the provider may hold a list that was not seen and has no more than so many messages of those that were."""
-        return self._unseen is not None and shared < self._unseen[0] and now < self._unseen[1]
+        return self._unseen is not None and shared < self._unseen.messages and now < self._unseen.until
 
     def _cheapest(self, ways: Sequence[Sequence[Sequence[Any]]], shared: int) -> tuple[int, int]:
         """The way in which the list goes on after the client went back, and the number of its list that is sent.
 
-        Of a way that is the list with the most edits that costs no more than the cheapest, or what may be lost. A list that was sent before
-        this was followed is cached as its client has it, so that it is sent like that if what it would cost else may be lost.
+        Of a way that is the list with the most edits that costs no more than the cheapest, or what may be lost. A list that may be cached
+        unseen is cached as its client has it, and so is what it shares with the first list, so that it is sent like that. Where that list
+        had edits, which is so after a restart, it is if that may be lost.
         """
         reading, bills, now = self._reading, self._bills, self._clock.now()
         if reading is None or self.mode == "watch" or not bills.has_reports:
@@ -287,7 +287,7 @@ class RecordedConversation:
             requests = [self._with_anchor(reading, self._tried(reading, messages)) for messages in lists]
             costs = [bills.cost_sent(request, now) for request in requests]
             least = min(costs)
-            if self._may_be_unseen(now, shared) and costs[0] <= limit:
+            if self._unseen is not None and self._may_be_unseen(now, shared) and (self._unseen.is_begun or costs[0] <= limit):
                 return way, 0
             cheapest = requests[costs.index(least)]
             fits = (n for n, cost in enumerate(costs) if cost <= least or cost + bills.doubt(cheapest, requests[n]) <= limit)

@@ -184,11 +184,20 @@ class _ListRecord(Value, frozen=True):
         return BilledRequest(blocks, list(self.breakpoints), starts, self.tools)
 
 
+class UnseenLists(Value, frozen=True):
+    """Lists that the provider may hold and that were never seen: they share at most so many messages with those that were, and live until
+    a time in milliseconds. `is_begun` says that nothing of the conversation was seen before.
+    """
+
+    messages: int
+    until: int
+    is_begun: bool
+
+
 class CallRecord(Value, frozen=True):
     """A call as a log has it: its time in milliseconds, the reported usage, and both lists; `sent` is `None` if it is the given one.
 
-    `earlier` is that of `BilledCall`. `begins` says that its lists are whole. Where lists may be cached that were never seen, `unseen` are
-    the messages that they can share with those that were, and until when they live. `unsure` are the dollars that the second bill may be
+    `earlier` is that of `BilledCall`. `begins` says that its lists are whole. `unsure` are the dollars that the second bill may be
     too large by after this call, because the sizes of what is hidden are not exact.
     """
 
@@ -198,7 +207,7 @@ class CallRecord(Value, frozen=True):
     sent: _ListRecord | None = None
     earlier: tuple[int, ...] = ()
     begins: bool = False
-    unseen: tuple[int, int] | None = None
+    unseen: UnseenLists | None = None
     unsure: float = 0.0
 
 
@@ -225,7 +234,7 @@ class CallRecorder:
         self._given = self._sent = _NO_REQUEST
         self._count = 0
 
-    def record(self, call: BilledCall, unseen: tuple[int, int] | None, unsure: float) -> CallRecord:
+    def record(self, call: BilledCall, unseen: UnseenLists | None, unsure: float) -> CallRecord:
         """Return the record of the next call."""
         begins = self._count % _WHOLE_EVERY == 0
         self._count += 1
@@ -420,15 +429,15 @@ class TwoBills:
 
     def _take(self, call: BilledCall) -> Usage:
         """Fill both caches with a call, and return what it would have used as it was given."""
-        given, sent = self.sized(call.given), self.sized(call.sent)
+        given = self.sized(call.given)
         usage = self._given.take(given, call.at)
-        self._sent.take(sent, call.at)
-        # Of what the client has marked before, the provider still holds what ends within the part that it has read.
-        sums = self._sent.prompt.sums
+        self._sent.take(self.sized(call.sent), call.at)
+        # Of what was marked before, the provider may hold what ends within the part that it has read. Only the second bill is smaller by
+        # that: nothing that is sent relies on it.
+        sums = self._given.prompt.sums
         read = [block for block in call.earlier if sums[block] <= call.usage.cache_read]
         if read and not self._is_automatic:
             self._given.hold(given, read, call.at)
-            self._sent.hold(sent, read, call.at)
         return usage
 
     def _unsure(self, given: Usage) -> float:
@@ -508,7 +517,7 @@ class TwoBills:
         while (place := self._changed_part(sent)) is not None:
             prompt, expected, _ = self._sent.billed(self.sized(sent), now)
             before = prompt.sums[place - 1] if place else 0
-            if self._end_of(prompt, expected, usage, now) is not None or usage.cache_read <= max(before, expected.cache_read) + self._tolerance(
+            if self._end_of(prompt, usage, now) is not None or usage.cache_read <= max(before, expected.cache_read) + self._tolerance(
                 usage
             ):
                 return
@@ -532,20 +541,14 @@ class TwoBills:
     def _learn_read(self, sent: BilledRequest, usage: Usage, now: int) -> None:
         """Measure the beginning that a cache with breakpoints has read: it ends where an entry of it does."""
         request = self.sized(sent)
-        prompt, expected, _ = self._sent.billed(request, now)
-        end = self._end_of(prompt, expected, usage, now)
+        end = self._end_of(Prompt.of(request.blocks, self._sent.prompt), usage, now)
         if end is not None:
             self._sizes.learn_parts(request.blocks, end + 1, usage.cache_read, usage.prompt)
 
-    def _end_of(self, prompt: Prompt, expected: Usage, usage: Usage, now: int) -> int | None:
-        """The last block of the live entry whose tokens are about those that were read, that which is expected to be read before others.
-
-        `None` if there is none, or no entries.
-        """
+    def _end_of(self, prompt: Prompt, usage: Usage, now: int) -> int | None:
+        """The last block of the live entry whose tokens are about those that were read; `None` if there is none, or no entries."""
         read = usage.cache_read
         ends = self._sent.live_ends(prompt, now) if read and not self._is_automatic else ()
-        if abs(expected.cache_read - read) <= _SIZE_ERROR * read + _TOLERANCE_TOKENS:
-            ends = [end for end in ends if prompt.sums[end] == expected.cache_read] or ends
         nearest = min(ends, key=lambda end: abs(prompt.sums[end] - read), default=None)
         return nearest if nearest is not None and abs(prompt.sums[nearest] - read) <= _SIZE_ERROR * read + _TOLERANCE_TOKENS else None
 
