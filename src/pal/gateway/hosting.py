@@ -236,7 +236,7 @@ class RecordedConversation:
             return ()
         unedited = self._tried(followed, followed.messages)
         sent_unedited = self._with_anchor(followed, unedited)
-        before, limit = bills.cost_sent(sent_unedited, now), self._limit(followed, now)
+        before, limit = bills.cost_unedited(sent_unedited, now), self._limit(followed, now)
         whole: _TriedRequest | None = None
         places: Sequence[int] = ()
         for kept in _newest_halves(edits):
@@ -285,7 +285,7 @@ class RecordedConversation:
         chosen: list[tuple[float, int, int]] = []
         for way, lists in enumerate(ways):
             requests = [self._with_anchor(reading, self._tried(reading, messages)) for messages in lists]
-            costs = [bills.cost_sent(request, now) for request in requests]
+            costs = [bills.cost_unedited(requests[0], now), *(bills.cost_sent(request, now) for request in requests[1:])]
             least = min(costs)
             if self._unseen is not None and self._may_be_unseen(now, shared) and (self._unseen.is_begun or costs[0] <= limit):
                 return way, 0

@@ -377,7 +377,7 @@ class TwoBills:
         # Whether what enters an automatic cache is reported as written; some servers report it as input, whatever the price of a write.
         self._reports_writes = True
         self._sizes = MeasuredSizes()
-        self._given, self._sent = _SimulatedCache(card), _SimulatedCache(card)
+        self._given, self._sent, self._likely = self._caches()
         self.ignored: frozenset[int] = frozenset()
         # Whether anything was ever sent otherwise than it was given.
         self._differ = False
@@ -387,6 +387,10 @@ class TwoBills:
         self.unsure = 0.0
         self._reports = 0
         self._has_read = False
+
+    def _caches(self) -> tuple[_SimulatedCache, _SimulatedCache, _SimulatedCache | None]:
+        """Empty caches: of what is given, of what is sent, and of that too with what was likely cached before the first call."""
+        return _SimulatedCache(self._card), _SimulatedCache(self._card), None
 
     @property
     def has_reports(self) -> bool:
@@ -429,15 +433,20 @@ class TwoBills:
 
     def _take(self, call: BilledCall) -> Usage:
         """Fill both caches with a call, and return what it would have used as it was given."""
-        given = self.sized(call.given)
+        given, sent = self.sized(call.given), self.sized(call.sent)
         usage = self._given.take(given, call.at)
-        self._sent.take(self.sized(call.sent), call.at)
-        # Of what was marked before, the provider may hold what ends within the part that it has read. Only the second bill is smaller by
-        # that: nothing that is sent relies on it.
+        self._sent.take(sent, call.at)
+        if self._likely is not None:
+            self._likely.take(sent, call.at)
+        # Of what was marked before, the provider may hold what ends within the part that it has read. The second bill is smaller by that,
+        # and a list costs less that is sent as it was given; no edit relies on it.
         sums = self._given.prompt.sums
         read = [block for block in call.earlier if sums[block] <= call.usage.cache_read]
         if read and not self._is_automatic:
             self._given.hold(given, read, call.at)
+            self._likely = _SimulatedCache(self._card)
+            self._likely.take(sent, call.at)
+            self._likely.hold(sent, read, call.at)
         return usage
 
     def _unsure(self, given: Usage) -> float:
@@ -470,6 +479,11 @@ class TwoBills:
     def cost_sent(self, sized: BilledRequest, now: int) -> float:
         """The dollars that the prompt of a request would cost, with what the requests that were sent have cached."""
         return simulated_cost(self._as_reported(self._sent.billed(sized, now)[1]), self._card).total
+
+    def cost_unedited(self, sized: BilledRequest, now: int) -> float:
+        """As `cost_sent`, of a list without new edits: what its client has cached before is likely still cached."""
+        cache = self._sent if self._likely is None else self._likely
+        return min(self.cost_sent(sized, now), simulated_cost(self._as_reported(cache.billed(sized, now)[1]), self._card).total)
 
     def cost_given(self, sized: BilledRequest, now: int) -> float:
         """The dollars that the prompt of a request would cost, if all requests had been sent as they were given."""
@@ -517,12 +531,12 @@ class TwoBills:
         while (place := self._changed_part(sent)) is not None:
             prompt, expected, _ = self._sent.billed(self.sized(sent), now)
             before = prompt.sums[place - 1] if place else 0
-            if self._end_of(prompt, usage, now) is not None or usage.cache_read <= max(before, expected.cache_read) + self._tolerance(
+            if self._end_of(prompt, expected, usage, now) is not None or usage.cache_read <= max(before, expected.cache_read) + self._tolerance(
                 usage
             ):
                 return
             self.ignored |= {place - sent.tools}
-            self._given, self._sent = _SimulatedCache(self._card), _SimulatedCache(self._card)
+            self._given, self._sent, self._likely = self._caches()
             for older in self._past:
                 self._take(older)
             self._sizes.learn(self._named(sent).blocks, usage.prompt, sent.heads)
@@ -541,14 +555,21 @@ class TwoBills:
     def _learn_read(self, sent: BilledRequest, usage: Usage, now: int) -> None:
         """Measure the beginning that a cache with breakpoints has read: it ends where an entry of it does."""
         request = self.sized(sent)
-        end = self._end_of(Prompt.of(request.blocks, self._sent.prompt), usage, now)
+        prompt, expected, _ = self._sent.billed(request, now)
+        end = self._end_of(prompt, expected, usage, now)
         if end is not None:
             self._sizes.learn_parts(request.blocks, end + 1, usage.cache_read, usage.prompt)
 
-    def _end_of(self, prompt: Prompt, usage: Usage, now: int) -> int | None:
-        """The last block of the live entry whose tokens are about those that were read; `None` if there is none, or no entries."""
+    def _end_of(self, prompt: Prompt, expected: Usage, usage: Usage, now: int) -> int | None:
+        """The last block of the live entry whose tokens are about those that were read, before others of that which is to be read.
+
+        `None` if there is none, or no entries.
+        """
         read = usage.cache_read
         ends = self._sent.live_ends(prompt, now) if read and not self._is_automatic else ()
+        if abs(expected.cache_read - read) <= _SIZE_ERROR * read + _TOLERANCE_TOKENS:
+            # Entries of small messages are nearer to each other than sizes are known.
+            ends = [end for end in ends if prompt.sums[end] == expected.cache_read] or ends
         nearest = min(ends, key=lambda end: abs(prompt.sums[end] - read), default=None)
         return nearest if nearest is not None and abs(prompt.sums[nearest] - read) <= _SIZE_ERROR * read + _TOLERANCE_TOKENS else None
 
