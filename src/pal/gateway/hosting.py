@@ -25,7 +25,19 @@ from pal.gateway.thinking import (
 from palimpsest.agent.jobs import job_situation
 from palimpsest.audit.cache import FIVE_MINUTES_MS, HOUR_MS, IDLE_MS, Breakpoint
 from palimpsest.audit.prices import KEEP_ALIVE
-from palimpsest.audit.two_bills import UNKNOWN_CALL, BilledCall, BilledRequest, CallRecord, CallRecorder, GatewayBill, PricedCall, TwoBills, UnseenLists, newest_bill, newest_calls
+from palimpsest.audit.two_bills import (
+    UNKNOWN_CALL,
+    LedgerCall,
+    BilledRequest,
+    CallRecord,
+    CallRecorder,
+    GatewayBill,
+    PricedCall,
+    TwoBills,
+    UnseenLists,
+    newest_bill,
+    newest_calls,
+)
 from palimpsest.core.errors import BadEdit, BadInput, Locked, PalimpsestError
 from palimpsest.core.events import (
     NULL,
@@ -232,7 +244,7 @@ class RecordedConversation:
         followed, bills, now = self._followed, self._bills, self._clock.now()
         if followed is None or not (bills.has_reports or self._is_cold()):
             return ()
-        if self._may_be_unseen(now) and not bills.goes_on(self._blocks.of(followed.given, followed.given.messages)):
+        if self._unseen is not None and not bills.goes_on(self._blocks.of(followed.given, followed.given.messages)):
             return ()
         unedited = self._tried(followed, followed.messages)
         sent_unedited = self._with_anchor(followed, unedited)
@@ -267,7 +279,7 @@ class RecordedConversation:
             ends = zip(blocks.starts[1:], pairwise(asked), strict=True)
             self._earlier = tuple(start - 1 for start, (one, other) in ends if one and not other)
 
-    def _may_be_unseen(self, now: int, shared: int = 0) -> bool:
+    def _may_be_unseen(self, now: int, shared: int) -> bool:
         """Whether the provider may hold a list that was not seen and has no more than so many messages of those that were."""
         return self._unseen is not None and shared < self._unseen.messages and now < self._unseen.until
 
@@ -428,9 +440,12 @@ class RecordedConversation:
         given = self._blocks.of(exchange.given, exchange.given.messages)
         is_same = sent_as_given or (exchange.messages is exchange.given.messages and not exchange.lifetime)
         sent = given if is_same else self._blocks_of(exchange)
-        billed = BilledCall(given, sent, decoded.usage, self._clock.now(), self._earlier)
+        billed = LedgerCall(given, sent, decoded.usage, self._clock.now(), self._earlier)
         call, self._earlier = self._bills.add(*billed).with_more(self._usd_beside(decoded)), ()
-        return self._billed(replace(call, reasoning_lost=lost, recoveries=int(exchange.is_recovered)), self._calls.record(billed, self._unseen, self._bills.unsure))
+        return self._billed(
+            replace(call, reasoning_lost=lost, recoveries=int(exchange.is_recovered)),
+            self._calls.record(billed, self._unseen, self._bills.unsure),
+        )
 
     def unanswered(self, why: str) -> None:
         """Record that the provider refused the last request, or could not be reached: that costs nothing."""

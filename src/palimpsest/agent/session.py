@@ -256,8 +256,8 @@ class Session:
     `derived` are the audit projections if they were registered when the log was opened; without them, they are registered here.
     `two_bills` returns what was paid, and what the same requests would have cost without edits, both in dollars, where both are known.
     `affordable`, where there is one, returns those of some edits that may be made by what the next request costs with them, and `cheapest`
-    which message list is best sent next: of several ways to go on, each with its lists, and of these. It is told how many messages of the
-    list are known.
+    which message list is best sent next: of several ways to go on, each with its lists, and of these; its second argument
+    is the number of messages of the list that are known.
     `spent_out` returns the limit in dollars or tokens that the running turn has reached, if any; it is asked before each request.
     """
 

@@ -49,8 +49,9 @@ _REPORTS_WITHOUT_READ: Final = 5
 # How far the size of one block may be off: of one that a report covered together with others, and of one that none has covered.
 _MEASURED_ERROR: Final = 0.1
 _ESTIMATED_ERROR: Final = 0.4
-# So many recorded calls begin with lists that are whole; at least as many are taken in again after a restart.
+# How far one that no report has covered is likely to be off.
 _LIKELY_ERROR: Final = 0.1
+# So many recorded calls begin with lists that are whole; at least as many are taken in again after a restart.
 _WHOLE_EVERY: Final = 128
 
 
@@ -185,8 +186,9 @@ class _ListRecord(Value, frozen=True):
 
 
 class UnseenLists(Value, frozen=True):
-    """Lists that the provider may hold and that were never seen: they share at most so many messages with those that were, and live until
-    a time in milliseconds. `is_begun` says that nothing of the conversation was seen before.
+    """Lists that the provider may hold until a time in milliseconds, and that were never seen.
+
+    They share at most so many messages with those that were. `is_begun` says that nothing of the conversation was seen before.
     """
 
     messages: int
@@ -197,7 +199,7 @@ class UnseenLists(Value, frozen=True):
 class CallRecord(Value, frozen=True):
     """A call as a log has it: its time in milliseconds, the reported usage, and both lists; `sent` is `None` if it is the given one.
 
-    `earlier` is that of `BilledCall`. `begins` says that its lists are whole. `unsure` are the dollars that the second bill may be
+    `earlier` is that of `LedgerCall`. `begins` says that its lists are whole. `unsure` are the dollars that the second bill may be
     too large by after this call, because the sizes of what is hidden are not exact.
     """
 
@@ -211,7 +213,7 @@ class CallRecord(Value, frozen=True):
     unsure: float = 0.0
 
 
-class BilledCall(NamedTuple):
+class LedgerCall(NamedTuple):
     """A call of which both bills are made, at a time in milliseconds.
 
     `earlier` are the last blocks of requests of its list that were sent without the gateway: its client has marked those, too.
@@ -234,7 +236,7 @@ class CallRecorder:
         self._given = self._sent = _NO_REQUEST
         self._count = 0
 
-    def record(self, call: BilledCall, unseen: UnseenLists | None, unsure: float) -> CallRecord:
+    def record(self, call: LedgerCall, unseen: UnseenLists | None, unsure: float) -> CallRecord:
         """Return the record of the next call."""
         begins = self._count % _WHOLE_EVERY == 0
         self._count += 1
@@ -246,14 +248,14 @@ class CallRecorder:
         self._given, self._sent = call.given, call.sent
         return CallRecord(call.at, call.usage, given, sent, call.earlier, begins, unseen, unsure)
 
-    def restored(self, record: CallRecord) -> BilledCall:
+    def restored(self, record: CallRecord) -> LedgerCall:
         """Return the call of the next record."""
         if record.begins:
             self._given = self._sent = _NO_REQUEST
         given = record.given.restored(self._given.blocks, self._given)
         sent = given if record.sent is None else record.sent.restored([*self._sent.blocks, *given.blocks], self._sent)
         self._given, self._sent = given, sent
-        return BilledCall(given, sent, record.usage, record.at, record.earlier)
+        return LedgerCall(given, sent, record.usage, record.at, record.earlier)
 
 
 def _lengths(request: BilledRequest) -> list[int]:
@@ -382,7 +384,7 @@ class TwoBills:
         # Whether anything was ever sent otherwise than it was given.
         self._differ = False
         # The newest requests as they were given and as they were sent, with their times.
-        self._past: deque[BilledCall] = deque(maxlen=MOST_PROMPTS)
+        self._past: deque[LedgerCall] = deque(maxlen=MOST_PROMPTS)
         # The dollars that the second bill may be too large by, because the sizes of what is hidden are not exact.
         self.unsure = 0.0
         self._reports = 0
@@ -408,8 +410,8 @@ class TwoBills:
         return any(digests[: len(older)] == older for older in known)
 
     def add(self, given: BilledRequest, sent: BilledRequest, usage: Usage, now: int, earlier: tuple[int, ...] = ()) -> PricedCall:
-        """Bill one call at time `now`, in milliseconds, with the usage that the provider reported; `earlier` as in `BilledCall`."""
-        call = BilledCall(given, sent, usage, now, earlier)
+        """Bill one call at time `now`, in milliseconds, with the usage that the provider reported; `earlier` as in `LedgerCall`."""
+        call = LedgerCall(given, sent, usage, now, earlier)
         self._reports += 1
         self._has_read = self._has_read or usage.cache_read > 0
         if self._is_automatic and (usage.cache_write or usage.input > self._card.cache_minimum + STEP_TOKENS):
@@ -431,7 +433,7 @@ class TwoBills:
         paid = simulated_cost(usage, self._card).total
         return PricedCall(paid, simulated_cost(given_usage, self._card).total if self._differ else paid, *tokens)
 
-    def _take(self, call: BilledCall) -> Usage:
+    def _take(self, call: LedgerCall) -> Usage:
         """Fill both caches with a call, and return what it would have used as it was given."""
         given, sent = self.sized(call.given), self.sized(call.sent)
         usage = self._given.take(given, call.at)
@@ -531,9 +533,9 @@ class TwoBills:
         while (place := self._changed_part(sent)) is not None:
             prompt, expected, _ = self._sent.billed(self.sized(sent), now)
             before = prompt.sums[place - 1] if place else 0
-            if self._end_of(prompt, expected, usage, now) is not None or usage.cache_read <= max(before, expected.cache_read) + self._tolerance(
-                usage
-            ):
+            if self._end_of(prompt, expected, usage, now) is not None or usage.cache_read <= max(
+                before, expected.cache_read
+            ) + self._tolerance(usage):
                 return
             self.ignored |= {place - sent.tools}
             self._given, self._sent, self._likely = self._caches()
