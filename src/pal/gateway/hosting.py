@@ -27,11 +27,11 @@ from palimpsest.audit.cache import FIVE_MINUTES_MS, HOUR_MS, IDLE_MS, Breakpoint
 from palimpsest.audit.prices import KEEP_ALIVE
 from palimpsest.audit.two_bills import (
     UNKNOWN_CALL,
-    LedgerCall,
     BilledRequest,
     CallRecord,
     CallRecorder,
     GatewayBill,
+    LedgerCall,
     PricedCall,
     TwoBills,
     UnseenLists,
