@@ -244,7 +244,7 @@ class RecordedConversation:
         followed, bills, now = self._followed, self._bills, self._clock.now()
         if followed is None or not (bills.has_reports or self._is_cold()):
             return ()
-        if self._unseen is not None and not bills.goes_on(self._blocks.of(followed.given, followed.given.messages)):
+        if self._may_hide_unseen(now) and not bills.goes_on(self._blocks.of(followed.given, followed.given.messages)):
             return ()
         unedited = self._tried(followed, followed.messages)
         sent_unedited = self._with_anchor(followed, unedited)
@@ -278,6 +278,10 @@ class RecordedConversation:
         if len(asked) == len(blocks.starts):
             ends = zip(blocks.starts[1:], pairwise(asked), strict=True)
             self._earlier = tuple(start - 1 for start, (one, other) in ends if one and not other)
+
+    def _may_hide_unseen(self, now: int) -> bool:
+        """Whether a list that does not go on from a known one may be cached all the same, or may seem not to be."""
+        return self._unseen is not None and (now < self._unseen.until or not self._bills.has_foreseen)
 
     def _may_be_unseen(self, now: int, shared: int) -> bool:
         """Whether the provider may hold a list that was not seen and has no more than so many messages of those that were."""

@@ -387,6 +387,8 @@ class TwoBills:
         self._past: deque[LedgerCall] = deque(maxlen=MOST_PROMPTS)
         # The dollars that the second bill may be too large by, because the sizes of what is hidden are not exact.
         self.unsure = 0.0
+        # Whether the provider has read once what was to be read: it looks at no line that changes with each request and is not known.
+        self.has_foreseen = False
         self._reports = 0
         self._has_read = False
 
@@ -580,6 +582,7 @@ class TwoBills:
         prompt, expected, _ = self._sent.billed(sent, now)
         read, tolerance = usage.cache_read, self._tolerance(usage)
         if not usage.prompt or abs(read - expected.cache_read) <= tolerance:
+            self.has_foreseen = self.has_foreseen or read > 0
             return
         block = _nearest(prompt.sums, read)
         same = shared_blocks(prompt.links, Prompt.of(given.blocks, self._given.prompt).links)
