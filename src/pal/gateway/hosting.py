@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
 import msgspec
@@ -22,9 +23,21 @@ from pal.gateway.thinking import (
     thinking_records,
 )
 from palimpsest.agent.jobs import job_situation
-from palimpsest.audit.cache import HOUR_MS, Breakpoint
+from palimpsest.audit.cache import FIVE_MINUTES_MS, HOUR_MS, IDLE_MS, Breakpoint
 from palimpsest.audit.prices import KEEP_ALIVE
-from palimpsest.audit.two_bills import UNKNOWN_CALL, BilledRequest, GatewayBill, PricedCall, TwoBills, newest_bill
+from palimpsest.audit.two_bills import (
+    UNKNOWN_CALL,
+    BilledRequest,
+    CallRecord,
+    CallRecorder,
+    GatewayBill,
+    LedgerCall,
+    PricedCall,
+    TwoBills,
+    UnseenLists,
+    newest_bill,
+    newest_calls,
+)
 from palimpsest.core.errors import BadEdit, BadInput, Locked, PalimpsestError
 from palimpsest.core.events import (
     NULL,
@@ -125,10 +138,15 @@ class RecordedConversation:
         self._clock = home.clock
         self._undos = UndoQueue(home.folder, conversation.id)
         self._reader = RequestReader()
-        self._bills = TwoBills(self._card)
+        self._bills, self._calls = TwoBills(self._card), CallRecorder()
+        self._unseen: UnseenLists | None = None
+        # The blocks at which requests of the first list ended that were sent before.
+        self._earlier: tuple[int, ...] = ()
+        self._is_first = True
+        for record in newest_calls(session.log):
+            self._bills.add(*self._calls.restored(record))
+            self._bills.unsure, self._unseen = record.unsure, record.unseen
         self._lifetime = ""
-        # Whether the first list had replies, so that the provider may hold others of the conversation; `None` before it.
-        self._has_past: bool | None = None
         self._needs_title = not session.log.view.items
         self._thinking_mode = thinking_mode
         is_bound = wire == "anthropic" and self._card.binds_thinking
@@ -161,8 +179,9 @@ class RecordedConversation:
         session.params = replace(session.params, extra=Raw(msgspec.json.encode(apart)) if apart else NULL)
         self._followed = None
         self._reading = Exchange(given, given.messages, body, 0, lifetime)
-        if self._has_past is None:
-            self._has_past = any(text(each, "role") not in _ASKING for each in given.messages if is_json(each))
+        if self._is_first:
+            self._is_first = False
+            self._begin(given)
         if self._thinking is not None:
             self._thinking.learn(given)
         messages = self.conversation.follow(given.messages, tools=given.tools, system=self._steady_system(given))
@@ -225,11 +244,11 @@ class RecordedConversation:
         followed, bills, now = self._followed, self._bills, self._clock.now()
         if followed is None or not (bills.has_reports or self._is_cold()):
             return ()
-        if self._has_past and not bills.goes_on(self._blocks.of(followed.given, followed.given.messages)):
+        if self._may_hide_unseen(now) and not bills.goes_on(self._blocks.of(followed.given, followed.given.messages)):
             return ()
         unedited = self._tried(followed, followed.messages)
         sent_unedited = self._with_anchor(followed, unedited)
-        before, limit = bills.cost_sent(sent_unedited, now), self._limit(followed, now)
+        before, limit = bills.cost_unedited(sent_unedited, now), self._limit(followed, now)
         whole: _TriedRequest | None = None
         places: Sequence[int] = ()
         for kept in _newest_halves(edits):
@@ -247,25 +266,55 @@ class RecordedConversation:
                 return kept
         return ()
 
-    def _cheapest(self, lists: Sequence[Sequence[Any]]) -> int:
-        """The number of the list to send after the client went back, of those with no edit made again up to those with all of them.
+    def _begin(self, given: GivenRequest) -> None:
+        """Find out with the first list whether the provider may hold others that were not seen."""
+        blocks = self._blocks.of(given, given.messages)
+        if self._bills.goes_on(blocks) or all(text(each, "role") in _ASKING for each in given.messages if is_json(each)):
+            return
+        is_long = any(point.long for point in blocks.breakpoints)
+        life = IDLE_MS if self._card.cache == "automatic" else HOUR_MS if is_long else FIVE_MINUTES_MS
+        self._unseen = UnseenLists(len(given.messages), self._clock.now() + life, not self.bill.requests)
+        asked = [text(each, "role") in _ASKING for each in given.messages if is_json(each)]
+        if len(asked) == len(blocks.starts):
+            ends = zip(blocks.starts[1:], pairwise(asked), strict=True)
+            self._earlier = tuple(start - 1 for start, (one, other) in ends if one and not other)
 
-        That with the most edits that costs no more than the cheapest, or what may be lost.
+    def _may_hide_unseen(self, now: int) -> bool:
+        """Whether a list that does not go on from a known one may be cached all the same, or may seem not to be."""
+        return self._unseen is not None and (now < self._unseen.until or not self._bills.has_foreseen)
+
+    def _may_be_unseen(self, now: int, shared: int) -> bool:
+        """Whether the provider may hold a list that was not seen and has no more than so many messages of those that were."""
+        return self._unseen is not None and shared < self._unseen.messages and now < self._unseen.until
+
+    def _cheapest(self, ways: Sequence[Sequence[Sequence[Any]]], shared: int) -> tuple[int, int]:
+        """The way in which the list goes on after the client went back, and the number of its list that is sent.
+
+        Of a way that is the list with the most edits that costs no more than the cheapest, or what may be lost. A list that may be cached
+        unseen is cached as its client has it, and so is what it shares with the first list, so that it is sent like that. Where that list
+        had edits, which is so after a restart, it is if that may be lost.
         """
         reading, bills, now = self._reading, self._bills, self._clock.now()
         if reading is None or self.mode == "watch" or not bills.has_reports:
-            return len(lists) - 1
-        requests = [self._with_anchor(reading, self._tried(reading, messages)) for messages in lists]
-        costs = [bills.cost_sent(request, now) for request in requests]
-        least = min(costs)
-        limit, cheapest = self._limit(reading, now), requests[costs.index(least)]
-        fits = (n for n, cost in enumerate(costs) if cost <= least or cost + bills.doubt(cheapest, requests[n]) <= limit)
-        return max(fits)
+            return len(ways) - 1, len(ways[-1]) - 1
+        limit = self._limit(reading, now)
+        chosen: list[tuple[float, int, int]] = []
+        for way, lists in enumerate(ways):
+            requests = [self._with_anchor(reading, self._tried(reading, messages)) for messages in lists]
+            costs = [bills.cost_unedited(requests[0], now), *(bills.cost_sent(request, now) for request in requests[1:])]
+            least = min(costs)
+            if self._unseen is not None and self._may_be_unseen(now, shared) and (self._unseen.is_begun or costs[0] <= limit):
+                return way, 0
+            cheapest = requests[costs.index(least)]
+            fits = (n for n, cost in enumerate(costs) if cost <= least or cost + bills.doubt(cheapest, requests[n]) <= limit)
+            number = max(fits)
+            chosen.append((costs[number], way, number))
+        return min(chosen)[1:]
 
     def _limit(self, exchange: Exchange, now: int) -> float:
         """The dollars that a request may cost, by what all of them would have cost as they were given."""
         given = self._bills.sized(self._blocks.of(exchange.given, exchange.given.messages))
-        without = (self.bill.usd_without or 0.0) + self._bills.cost_given(given, now)
+        without = (self.bill.usd_without or 0.0) - self._bills.unsure + self._bills.cost_given(given, now)
         return (1 + _USED_LOSS * self.conversation.session.profile.cache.loss) * without - (self.bill.usd or 0.0)
 
     def _trial(self, followed: Exchange, edits: Edits) -> _TriedRequest | None:
@@ -395,8 +444,12 @@ class RecordedConversation:
         given = self._blocks.of(exchange.given, exchange.given.messages)
         is_same = sent_as_given or (exchange.messages is exchange.given.messages and not exchange.lifetime)
         sent = given if is_same else self._blocks_of(exchange)
-        call = self._bills.add(given, sent, decoded.usage, self._clock.now()).with_more(self._usd_beside(decoded))
-        return self._billed(replace(call, reasoning_lost=lost, recoveries=int(exchange.is_recovered)))
+        billed = LedgerCall(given, sent, decoded.usage, self._clock.now(), self._earlier)
+        call, self._earlier = self._bills.add(*billed).with_more(self._usd_beside(decoded)), ()
+        return self._billed(
+            replace(call, reasoning_lost=lost, recoveries=int(exchange.is_recovered)),
+            self._calls.record(billed, self._unseen, self._bills.unsure),
+        )
 
     def unanswered(self, why: str) -> None:
         """Record that the provider refused the last request, or could not be reached: that costs nothing."""
@@ -404,9 +457,9 @@ class RecordedConversation:
         if log.open_call is not None:
             log.append(Failed("call", "provider", why, call=log.open_call))
 
-    def _billed(self, call: PricedCall) -> PricedCall:
+    def _billed(self, call: PricedCall, record: CallRecord | None = None) -> PricedCall:
         self.bill = self.bill.plus(call)
-        self.conversation.session.log.append(self.bill.noted())
+        self.conversation.session.log.append(self.bill.noted(record))
         return call
 
     def _usd_beside(self, reply: ModelReplied) -> float | None:

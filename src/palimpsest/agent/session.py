@@ -256,7 +256,8 @@ class Session:
     `derived` are the audit projections if they were registered when the log was opened; without them, they are registered here.
     `two_bills` returns what was paid, and what the same requests would have cost without edits, both in dollars, where both are known.
     `affordable`, where there is one, returns those of some edits that may be made by what the next request costs with them, and `cheapest`
-    the number of the message list that is best sent next.
+    which message list is best sent next: of several ways to go on, each with its lists, and of these; its second argument
+    is the number of messages of the list that are known.
     `spent_out` returns the limit in dollars or tokens that the running turn has reached, if any; it is asked before each request.
     """
 
@@ -293,7 +294,7 @@ class Session:
         self.states_work = False
         self.two_bills: Callable[[], tuple[float, float]] | None = None
         self.affordable: Callable[[Edits], Edits] | None = None
-        self.cheapest: Callable[[Sequence[Sequence[Any]]], int] | None = None
+        self.cheapest: Callable[[Sequence[Sequence[Sequence[Any]]], int], tuple[int, int]] | None = None
         self.spent_out: Callable[[], str | None] | None = None
         self._told: dict[str, tuple[str, ...]] = {}
         cards = tuple(environment.cards)

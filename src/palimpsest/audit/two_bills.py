@@ -2,8 +2,9 @@
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from math import sqrt
 from typing import Final, NamedTuple, Self
 
@@ -48,6 +49,10 @@ _REPORTS_WITHOUT_READ: Final = 5
 # How far the size of one block may be off: of one that a report covered together with others, and of one that none has covered.
 _MEASURED_ERROR: Final = 0.1
 _ESTIMATED_ERROR: Final = 0.4
+# How far one that no report has covered is likely to be off.
+_LIKELY_ERROR: Final = 0.1
+# So many recorded calls begin with lists that are whole; at least as many are taken in again after a restart.
+_WHOLE_EVERY: Final = 128
 
 
 class BilledRequest(NamedTuple):
@@ -143,26 +148,171 @@ class GatewayBill(Value, frozen=True):
         """Return the bill after a read that kept the cache alive; directly it would not have been paid."""
         return self.plus(UNKNOWN_CALL) if usd is None else replace(self, usd=total_usd((self.usd, usd)))
 
-    def noted(self) -> ForeignNoted:
-        """Return the event that records the bill."""
-        return ForeignNoted(_FORMAT, foreign=Raw(msgspec.json.encode(_BillRecord(self))))
+    def noted(self, call: "CallRecord | None" = None) -> ForeignNoted:
+        """Return the event that records the bill, with the call that it was made larger by, where its usage is known."""
+        return ForeignNoted(_FORMAT, foreign=Raw(msgspec.json.encode(_BillRecord(self, call))))
+
+
+class _ListRecord(Value, frozen=True):
+    """A request by what differs from a list before it, so that its record is short however long the list is.
+
+    A part is a block, or a run of the blocks of the list before: the first of them, and how many. `lengths` are the blocks of each message
+    after the first `shared` messages, which have as many as those of the list before.
+    """
+
+    parts: tuple[tuple[int | str, int], ...] = ()
+    heads: int = 0
+    shared: int = 0
+    lengths: tuple[int, ...] = ()
+    breakpoints: tuple[Breakpoint, ...] = ()
+    tools: int = 0
+
+    @classmethod
+    def of(cls, request: BilledRequest, base: Sequence[Block], before: BilledRequest) -> Self:
+        lengths, known = _lengths(request), _lengths(before)
+        shared = next((at for at, (one, two) in enumerate(zip(known, lengths, strict=False)) if one != two), min(len(known), len(lengths)))
+        parts = tuple(_parts(request.blocks, base))
+        return cls(parts, request.heads, shared, tuple(lengths[shared:]), tuple(request.breakpoints), request.tools)
+
+    def restored(self, base: Sequence[Block], before: BilledRequest) -> BilledRequest:
+        blocks: list[Block] = []
+        for part, count in self.parts:
+            blocks += base[part : part + count] if isinstance(part, int) else [(part, count)]
+        starts, end = [], self.heads
+        for length in (*_lengths(before)[: self.shared], *self.lengths):
+            starts.append(end)
+            end += length
+        return BilledRequest(blocks, list(self.breakpoints), starts, self.tools)
+
+
+class UnseenLists(Value, frozen=True):
+    """Lists that the provider may hold until a time in milliseconds, and that were never seen.
+
+    They share at most so many messages with those that were. `is_begun` says that nothing of the conversation was seen before.
+    """
+
+    messages: int
+    until: int
+    is_begun: bool
+
+
+class CallRecord(Value, frozen=True):
+    """A call as a log has it: its time in milliseconds, the reported usage, and both lists; `sent` is `None` if it is the given one.
+
+    `earlier` is that of `LedgerCall`. `begins` says that its lists are whole. `unsure` are the dollars that the second bill may be
+    too large by after this call, because the sizes of what is hidden are not exact.
+    """
+
+    at: int
+    usage: Usage
+    given: _ListRecord
+    sent: _ListRecord | None = None
+    earlier: tuple[int, ...] = ()
+    begins: bool = False
+    unseen: UnseenLists | None = None
+    unsure: float = 0.0
+
+
+class LedgerCall(NamedTuple):
+    """A call of which both bills are made, at a time in milliseconds.
+
+    `earlier` are the last blocks of requests of its list that were sent without the gateway: its client has marked those, too.
+    """
+
+    given: BilledRequest
+    sent: BilledRequest
+    usage: Usage
+    at: int
+    earlier: tuple[int, ...] = ()
+
+
+_NO_REQUEST: Final = BilledRequest((), (), ())
+
+
+class CallRecorder:
+    """Makes the records of calls, each by what differs from the one before, and calls from such records."""
+
+    def __init__(self) -> None:
+        self._given = self._sent = _NO_REQUEST
+        self._count = 0
+
+    def record(self, call: LedgerCall, unseen: UnseenLists | None, unsure: float) -> CallRecord:
+        """Return the record of the next call."""
+        begins = self._count % _WHOLE_EVERY == 0
+        self._count += 1
+        if begins:
+            self._given = self._sent = _NO_REQUEST
+        given = _ListRecord.of(call.given, self._given.blocks, self._given)
+        is_same = call.sent == call.given
+        sent = None if is_same else _ListRecord.of(call.sent, [*self._sent.blocks, *call.given.blocks], self._sent)
+        self._given, self._sent = call.given, call.sent
+        return CallRecord(call.at, call.usage, given, sent, call.earlier, begins, unseen, unsure)
+
+    def restored(self, record: CallRecord) -> LedgerCall:
+        """Return the call of the next record."""
+        if record.begins:
+            self._given = self._sent = _NO_REQUEST
+        given = record.given.restored(self._given.blocks, self._given)
+        sent = given if record.sent is None else record.sent.restored([*self._sent.blocks, *given.blocks], self._sent)
+        self._given, self._sent = given, sent
+        return LedgerCall(given, sent, record.usage, record.at, record.earlier)
+
+
+def _lengths(request: BilledRequest) -> list[int]:
+    """The number of blocks of each message."""
+    return [end - start for start, end in pairwise((*request.starts, len(request.blocks)))]
+
+
+def _parts(blocks: Sequence[Block], base: Sequence[Block]) -> Iterator[tuple[int | str, int]]:
+    """Blocks as runs of those of a base, and those that it does not have."""
+    # Of equal blocks the first one counts: what was sent before stands in front of what is given.
+    places = {block: len(base) - at for at, block in enumerate(reversed(base), 1)}
+    start = count = 0
+    for block in blocks:
+        if count and start + count < len(base) and base[start + count] == block:
+            count += 1
+            continue
+        if count:
+            yield start, count
+        start, count = places.get(block, 0), int(block in places)
+        if not count:
+            yield block
+    if count:
+        yield start, count
 
 
 class _BillRecord(Value, frozen=True):
     gateway: GatewayBill
+    call: CallRecord | None = None
 
 
 _decoder = msgspec.json.Decoder(_BillRecord)
 
 
-def newest_bill(log: Log) -> GatewayBill | None:
-    """Return the newest bill that a log records; `None` if it records none. One comes with each reply, and few events follow it."""
+def _bill_records(log: Log) -> Iterator[_BillRecord]:
+    """The records of bills in a log, newest first."""
     for seq in range(log.tip, -1, -1):
         body = log.event(seq).body
         if isinstance(body, ForeignNoted) and body.format == _FORMAT:
             with suppress(msgspec.DecodeError):
-                return _decoder.decode(body.foreign).gateway
-    return None
+                yield _decoder.decode(body.foreign)
+
+
+def newest_bill(log: Log) -> GatewayBill | None:
+    """Return the newest bill that a log records; `None` if it records none. One comes with each reply, and few events follow it."""
+    return next((record.gateway for record in _bill_records(log)), None)
+
+
+def newest_calls(log: Log) -> list[CallRecord]:
+    """Return the newest calls that a log records, oldest first: so many that what older ones have cached matters no more."""
+    found: list[CallRecord] = []
+    for record in _bill_records(log):
+        if record.call is not None:
+            found.append(record.call)
+            if record.call.begins and len(found) > _WHOLE_EVERY:
+                break
+    first = next((at for at, call in enumerate(reversed(found)) if call.begins), len(found))
+    return found[::-1][first:]
 
 
 class _SimulatedCache:
@@ -191,15 +341,16 @@ class _SimulatedCache:
         live = (each for each in self.contents.entries if now - each.used < each.ttl and each.at_block < len(links))
         return sorted(each.at_block for each in live if links[each.at_block] == each.link)
 
-    def hold(self, request: BilledRequest, block: int, now: int) -> None:
-        """Take it that the provider holds a request up to a block."""
+    def hold(self, request: BilledRequest, blocks: Sequence[int], now: int) -> None:
+        """Take it that the provider holds a request up to each of some blocks."""
         prompt = Prompt.of(request.blocks, self.prompt)
         if self._rules.kind == "automatic":
-            self.contents = replace(self.contents, prompts=(*self.contents.prompts, (prompt.links[: block + 1], now)))
+            held = [(prompt.links[: block + 1], now) for block in blocks]
+            self.contents = replace(self.contents, prompts=(*self.contents.prompts, *held))
             return
-        is_long = any(point.long for point in request.breakpoints)
-        entry = CacheEntry(block, prompt.links[block], prompt.sums[block], now, HOUR_MS if is_long else FIVE_MINUTES_MS)
-        self.contents = replace(self.contents, entries=(*self.contents.entries, entry))
+        life = HOUR_MS if any(point.long for point in request.breakpoints) else FIVE_MINUTES_MS
+        entries = [CacheEntry(block, prompt.links[block], prompt.sums[block], now, life) for block in blocks]
+        self.contents = replace(self.contents, entries=(*self.contents.entries, *entries))
 
     def lose(self, request: BilledRequest, block: int) -> None:
         """Take it that the provider holds nothing of a request beyond a block."""
@@ -228,14 +379,22 @@ class TwoBills:
         # Whether what enters an automatic cache is reported as written; some servers report it as input, whatever the price of a write.
         self._reports_writes = True
         self._sizes = MeasuredSizes()
-        self._given, self._sent = _SimulatedCache(card), _SimulatedCache(card)
+        self._given, self._sent, self._likely = self._caches()
         self.ignored: frozenset[int] = frozenset()
         # Whether anything was ever sent otherwise than it was given.
         self._differ = False
         # The newest requests as they were given and as they were sent, with their times.
-        self._past: deque[tuple[BilledRequest, BilledRequest, int]] = deque(maxlen=MOST_PROMPTS)
+        self._past: deque[LedgerCall] = deque(maxlen=MOST_PROMPTS)
+        # The dollars that the second bill may be too large by, because the sizes of what is hidden are not exact.
+        self.unsure = 0.0
+        # Whether the provider has read once what was to be read: it looks at no line that changes with each request and is not known.
+        self.has_foreseen = False
         self._reports = 0
         self._has_read = False
+
+    def _caches(self) -> tuple[_SimulatedCache, _SimulatedCache, _SimulatedCache | None]:
+        """Empty caches: of what is given, of what is sent, and of that too with what was likely cached before the first call."""
+        return _SimulatedCache(self._card), _SimulatedCache(self._card), None
 
     @property
     def has_reports(self) -> bool:
@@ -249,11 +408,12 @@ class TwoBills:
     def goes_on(self, given: BilledRequest) -> bool:
         """Whether a request goes on from one of the newest as they were given."""
         digests = [digest for digest, _ in self._named(given).blocks]
-        known = ([digest for digest, _ in self._named(older).blocks] for older, _, _ in self._past)
+        known = ([digest for digest, _ in self._named(older.given).blocks] for older in self._past)
         return any(digests[: len(older)] == older for older in known)
 
-    def add(self, given: BilledRequest, sent: BilledRequest, usage: Usage, now: int) -> PricedCall:
-        """Bill one call at time `now`, in milliseconds, with the usage that the provider reported."""
+    def add(self, given: BilledRequest, sent: BilledRequest, usage: Usage, now: int, earlier: tuple[int, ...] = ()) -> PricedCall:
+        """Bill one call at time `now`, in milliseconds, with the usage that the provider reported; `earlier` as in `LedgerCall`."""
+        call = LedgerCall(given, sent, usage, now, earlier)
         self._reports += 1
         self._has_read = self._has_read or usage.cache_read > 0
         if self._is_automatic and (usage.cache_write or usage.input > self._card.cache_minimum + STEP_TOKENS):
@@ -264,9 +424,9 @@ class TwoBills:
         self._learn_read(sent, usage, now)
         own, other = self.sized(sent), self.sized(given)
         self._set_right(other, own, usage, now)
-        given_usage = replace(self._as_reported(self._given.take(other, now)), output=usage.output)
-        self._sent.take(own, now)
-        self._past.append((given, sent, now))
+        given_usage = replace(self._as_reported(self._take(call)), output=usage.output)
+        self.unsure += self._unsure(given_usage)
+        self._past.append(call)
         self._differ = self._differ or given != sent
         more_tokens = self._given.prompt.tokens - self._sent.prompt.tokens
         tokens = max(0, usage.prompt + more_tokens), usage.prompt
@@ -275,6 +435,47 @@ class TwoBills:
         paid = simulated_cost(usage, self._card).total
         return PricedCall(paid, simulated_cost(given_usage, self._card).total if self._differ else paid, *tokens)
 
+    def _take(self, call: LedgerCall) -> Usage:
+        """Fill both caches with a call, and return what it would have used as it was given."""
+        given, sent = self.sized(call.given), self.sized(call.sent)
+        usage = self._given.take(given, call.at)
+        self._sent.take(sent, call.at)
+        if self._likely is not None:
+            self._likely.take(sent, call.at)
+        # Of what was marked before, the provider may hold what ends within the part that it has read. The second bill is smaller by that,
+        # and a list costs less that is sent as it was given; no edit relies on it.
+        sums = self._given.prompt.sums
+        read = [block for block in call.earlier if sums[block] <= call.usage.cache_read]
+        if read and not self._is_automatic:
+            self._given.hold(given, read, call.at)
+            self._likely = _SimulatedCache(self._card)
+            self._likely.take(sent, call.at)
+            self._likely.hold(sent, read, call.at)
+        return usage
+
+    def _unsure(self, given: Usage) -> float:
+        """The dollars by which the newest request as it was given may be too dear, because the sizes of what is hidden are not exact."""
+        prompt, shown = self._given.prompt, {digest for digest, _ in self._sent.prompt.blocks}
+        hidden = [(block, end) for block, end in zip(prompt.blocks, prompt.sums, strict=True) if block[0] not in shown]
+        read = self._likely_error(block for block, end in hidden if end <= given.cache_read)
+        written = self._likely_error(block for block, end in hidden if end > given.cache_read)
+        return simulated_cost(self._as_reported(Usage(cache_read=round(read), cache_write=round(written))), self._card).total
+
+    def _likely_error(self, blocks: Iterable[Block]) -> float:
+        """How many tokens some blocks are likely to be off together."""
+        measured = self._sizes.is_measured
+        return sqrt(sum((self._sizes.error_of(digest) if measured(digest) else _LIKELY_ERROR * size) ** 2 for digest, size in blocks))
+
+    def _error_of(self, blocks: Iterable[Block]) -> float:
+        """How many tokens some blocks may be off together: reports were shared out among them, each time with another error."""
+        squares = estimated = 0.0
+        for digest, size in blocks:
+            if self._sizes.is_measured(digest):
+                squares += max(_MEASURED_ERROR * size, self._sizes.error_of(digest)) ** 2
+            else:
+                estimated += _ESTIMATED_ERROR * size
+        return sqrt(squares) + estimated
+
     def sized(self, request: BilledRequest) -> BilledRequest:
         """The request with the sizes that the reports so far measure, and one name for what the provider does not look at."""
         return request._replace(blocks=self._sizes.sized(self._named(request).blocks))
@@ -282,6 +483,11 @@ class TwoBills:
     def cost_sent(self, sized: BilledRequest, now: int) -> float:
         """The dollars that the prompt of a request would cost, with what the requests that were sent have cached."""
         return simulated_cost(self._as_reported(self._sent.billed(sized, now)[1]), self._card).total
+
+    def cost_unedited(self, sized: BilledRequest, now: int) -> float:
+        """As `cost_sent`, of a list without new edits: what its client has cached before is likely still cached."""
+        cache = self._sent if self._likely is None else self._likely
+        return min(self.cost_sent(sized, now), simulated_cost(self._as_reported(cache.billed(sized, now)[1]), self._card).total)
 
     def cost_given(self, sized: BilledRequest, now: int) -> float:
         """The dollars that the prompt of a request would cost, if all requests had been sent as they were given."""
@@ -295,14 +501,8 @@ class TwoBills:
         """The dollars by which the difference in cost of two sized requests may be off, because sizes are not exact."""
         shared = shared_prefix_length(one.blocks, other.blocks)
         first, second = dict(one.blocks[shared:]), dict(other.blocks[shared:])
-        squares = estimated = 0.0
-        for digest, size in (*first.items() - second.items(), *second.items() - first.items()):
-            if self._sizes.is_measured(digest):
-                # Reports were shared out among blocks, each time with another error.
-                squares += max(_MEASURED_ERROR * size, self._sizes.error_of(digest)) ** 2
-            else:
-                estimated += _ESTIMATED_ERROR * size
-        return simulated_cost(Usage(cache_write=round(sqrt(squares) + estimated)), self._card).total
+        changed = (*first.items() - second.items(), *second.items() - first.items())
+        return simulated_cost(Usage(cache_write=round(self._error_of(changed))), self._card).total
 
     def cached_end(self, sized: BilledRequest, now: int) -> int | None:
         """The last block of the longest live prefix of a request that is about to be sent; `None` if nothing of it is cached."""
@@ -335,21 +535,21 @@ class TwoBills:
         while (place := self._changed_part(sent)) is not None:
             prompt, expected, _ = self._sent.billed(self.sized(sent), now)
             before = prompt.sums[place - 1] if place else 0
-            if self._end_of(prompt, usage, now) is not None or usage.cache_read <= max(before, expected.cache_read) + self._tolerance(
-                usage
-            ):
+            if self._end_of(prompt, expected, usage, now) is not None or usage.cache_read <= max(
+                before, expected.cache_read
+            ) + self._tolerance(usage):
                 return
             self.ignored |= {place - sent.tools}
-            self._given, self._sent = _SimulatedCache(self._card), _SimulatedCache(self._card)
-            for older_given, older_sent, at in self._past:
-                self._given.take(self.sized(older_given), at)
-                self._sent.take(self.sized(older_sent), at)
+            self._given, self._sent, self._likely = self._caches()
+            for older in self._past:
+                self._take(older)
             self._sizes.learn(self._named(sent).blocks, usage.prompt, sent.heads)
 
     def _changed_part(self, sent: BilledRequest) -> int | None:
         """The first part of the system prompt that the newest request with the same tools had otherwise; `None` without one."""
         own = self._named(sent).blocks[: sent.heads]
-        for _, older, _ in reversed(self._past):
+        for call in reversed(self._past):
+            older = call.sent
             known = self._named(older).blocks[: older.heads]
             place = next((at for at, (one, other) in enumerate(zip(own, known, strict=False)) if one[0] != other[0]), None)
             if place is not None and place >= sent.tools == older.tools:
@@ -359,14 +559,21 @@ class TwoBills:
     def _learn_read(self, sent: BilledRequest, usage: Usage, now: int) -> None:
         """Measure the beginning that a cache with breakpoints has read: it ends where an entry of it does."""
         request = self.sized(sent)
-        end = self._end_of(Prompt.of(request.blocks, self._sent.prompt), usage, now)
+        prompt, expected, _ = self._sent.billed(request, now)
+        end = self._end_of(prompt, expected, usage, now)
         if end is not None:
             self._sizes.learn_parts(request.blocks, end + 1, usage.cache_read, usage.prompt)
 
-    def _end_of(self, prompt: Prompt, usage: Usage, now: int) -> int | None:
-        """The last block of the live entry whose tokens are about those that were read; `None` if there is none, or no entries."""
+    def _end_of(self, prompt: Prompt, expected: Usage, usage: Usage, now: int) -> int | None:
+        """The last block of the live entry whose tokens are about those that were read, before others of that which is to be read.
+
+        `None` if there is none, or no entries.
+        """
         read = usage.cache_read
         ends = self._sent.live_ends(prompt, now) if read and not self._is_automatic else ()
+        if abs(expected.cache_read - read) <= _SIZE_ERROR * read + _TOLERANCE_TOKENS:
+            # Entries of small messages are nearer to each other than sizes are known.
+            ends = [end for end in ends if prompt.sums[end] == expected.cache_read] or ends
         nearest = min(ends, key=lambda end: abs(prompt.sums[end] - read), default=None)
         return nearest if nearest is not None and abs(prompt.sums[nearest] - read) <= _SIZE_ERROR * read + _TOLERANCE_TOKENS else None
 
@@ -375,19 +582,21 @@ class TwoBills:
         prompt, expected, _ = self._sent.billed(sent, now)
         read, tolerance = usage.cache_read, self._tolerance(usage)
         if not usage.prompt or abs(read - expected.cache_read) <= tolerance:
+            self.has_foreseen = self.has_foreseen or read > 0
             return
         block = _nearest(prompt.sums, read)
         same = shared_blocks(prompt.links, Prompt.of(given.blocks, self._given.prompt).links)
         # Behind the edits both lists have the same messages, counted from their ends.
         place = block if block < same else max(same - 1, block + len(given.blocks) - len(sent.blocks))
         if read > expected.cache_read:
-            self._sent.hold(sent, block, now)
-            self._given.hold(given, place, now)
+            self._sent.hold(sent, (block,), now)
+            self._given.hold(given, (place,), now)
             return
         shared = prompt.sums[same - 1] if same else 0
         if not self._is_automatic:
             found = [end for end in self._sent.live_ends(prompt, now) if end < same and sent.finds(end)]
-            shared = max((prompt.sums[end] for end in found), default=0)
+            # Of a beginning that is shared with no other report, the size may be off.
+            shared = round((1 - _SIZE_ERROR) * max((prompt.sums[end] for end in found), default=0))
         self._sent.lose(sent, block)
         # What both lists share is not read either, so that the provider has dropped it; else the miss is one of the edits.
         if same == len(sent.blocks) == len(given.blocks) or read < shared - tolerance:

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from palimpsest.core.events import Body, ContextStated, Event, ForeignNoted, ModelReplied, ToolReturned, ViewEdited
 from palimpsest.core.items import Content, Edit, Fold, Insert, Keep, Mask, Text, Thinking, ToolCall, ToolResult, text_of
+from palimpsest.core.log import Log
 from palimpsest.core.view import View
 from palimpsest.follow.output import (
     ASKED,
@@ -39,6 +40,8 @@ from palimpsest.wire.json_reading import Json, is_json, tables_at
 _AT_ONCE: Final = 64
 # Equal messages, such as "go on", at which the shared tail of two lists is looked for.
 _MOST_PLACES: Final = 16
+# Lists that were left are looked for among so many; going back once may leave three.
+_MOST_LEFT: Final = 48
 
 
 class ListComparison(NamedTuple):
@@ -118,6 +121,15 @@ def _differing(messages: list[object], seen: list[object], count: int) -> Iterat
             yield from (index for index in range(start, end) if index >= len(seen) or not equals(messages[index], seen[index]))
 
 
+def _digests_of(log: Log, tip: int) -> tuple[str, ...]:
+    return tuple(element.digest for element in Elements(log.events(log.reader.path(tip))).known)
+
+
+def _shared(one: Sequence[str], other: Sequence[str]) -> int:
+    """The number of leading digests that two lists share."""
+    return next((at for at, (this, that) in enumerate(zip(one, other, strict=False)) if this != that), min(len(one), len(other)))
+
+
 def covering_texts(before: Sequence[PartRead], after: Sequence[PartRead], *, results_only: bool) -> list[tuple[int, str]] | None:
     """Return the places and new texts of a message that has other texts than before and the same structure; else `None`.
 
@@ -191,6 +203,9 @@ class Mirror:
         self._given: list[object] = []
         self._messages: list[object] = []
         self._head_seen: object = None
+        # By their last events the digests of lists that were left.
+        self._left: dict[int, tuple[str, ...]] = {}
+        self._folds: dict[int, None] = {}
         self.restart(events)
 
     def restart(self, events: Iterable[Event], kept: int = 0) -> None:
@@ -209,6 +224,10 @@ class Mirror:
     def take(self, event: Event) -> None:
         """Take in one event of the log."""
         before = len(self.elements.known)
+        if isinstance(event.body, ViewEdited) and event.body.by == OWNER and any(isinstance(edit, Fold) for edit in event.body.edits):
+            # Not a place where the log goes on from an earlier event, but the client may go back to the list as it was before.
+            self._folds[event.seq - 1] = None
+            self.leave(event.seq - 1)
         self.elements.take(event)
         match event.body:
             case ModelReplied(parts=parts, message=message):
@@ -220,6 +239,20 @@ class Mirror:
                 self._tools.pop(result.call_id, None)
             case _:
                 pass
+
+    def leave(self, tip: int) -> None:
+        """Remember the list up to an event, because it goes on from an earlier one."""
+        self._left[tip] = tuple(element.digest for element in self.elements.known)
+
+    def nearest_left(self, log: Log, comparison: ListComparison) -> int | None:
+        """The last event of that list of the newest that were left which shares the most with a list, if more than the one before."""
+        digests = (*(element.digest for element in self.elements.known[: comparison.prefix]), *(each.digest for each in comparison.new))
+        # Each place where the log goes on from an earlier event is behind the end of a list that was left.
+        tips = sorted({*(seq - 1 for seq, _ in log.reader.jumps), *self._folds})[-_MOST_LEFT:]
+        self._left = {tip: self._left.get(tip) or _digests_of(log, tip) for tip in tips}
+        shares = {tip: _shared(known, digests) for tip, known in self._left.items()}
+        nearest = max(reversed(tips), key=lambda tip: shares[tip], default=None)
+        return nearest if nearest is not None and shares[nearest] > comparison.prefix else None
 
     def compare(self, messages: list[object]) -> ListComparison:
         """Compare a list with what is known of it. Raises `BadInput` if a message cannot be read."""
@@ -259,7 +292,7 @@ class Mirror:
 
     def rewrite(self, comparison: ListComparison, view: View) -> Rewrite:
         """Return how to record that the owner changed the past; a list that differs in every message is a fold of all of it."""
-        rebound = self._rebound(comparison, view)
+        rebound = self.rebound(comparison, view)
         if rebound is not None:
             return rebound
         known, start = self.elements.known, comparison.prefix
@@ -286,7 +319,7 @@ class Mirror:
         is_said = bool(reads) and all(read.side == "user" and not isinstance(read.content, ToolResult) for read in reads)
         return is_said and any(element.origin != "model" for element in known[start:])
 
-    def _rebound(self, comparison: ListComparison, view: View) -> Rewrite | None:
+    def rebound(self, comparison: ListComparison, view: View) -> Rewrite | None:
         """The owner wrote an observed reply down in another way: its messages are bound to the items of the reply."""
         first, end = self._replied
         known = self.elements.known
@@ -391,9 +424,8 @@ class Mirror:
 
     def with_prefix(self, view: View, messages: list[object], comparison: ListComparison) -> list[object] | None:
         """Return a list that went back as a view shows what it shares with the one before; `None` if that breaks a rule of the provider."""
-        for index, taken in comparison.renewed.items():
-            if index < len(self._seen):
-                self._seen[index], self._given[index] = taken, taken.seen
+        for index, taken in sorted(comparison.renewed.items()):
+            self._seen[index : index + 1], self._given[index : index + 1] = [taken], [taken.seen]
         self._messages = messages
         sent, broken = self.rendered(view, is_trial=True)
         count = comparison.prefix

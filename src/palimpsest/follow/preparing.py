@@ -57,7 +57,7 @@ def follow(session: Session, mirror: Mirror, messages: list[object], system: obj
         end_call(log)
         call = None
     if comparison.is_rewritten:
-        rest = _record_rewrite(session, mirror, comparison, messages)
+        comparison, rest = _record_rewrite(session, mirror, comparison, messages)
         # Going back may have changed the head too.
         head = mirror.head(system, leading)
     if head is not None:
@@ -76,38 +76,98 @@ def end_call(log: Log) -> None:
         log.append(Failed("call", UNOBSERVED, "the reply to this request was not observed", call=log.open_call, purpose=TURN))
 
 
-def _record_rewrite(session: Session, mirror: Mirror, comparison: ListComparison, messages: list[object]) -> tuple[NewMessage, ...]:
-    """Record a change of the past as the owner's edit, and return the messages that are new after it."""
+def _record_rewrite(
+    session: Session, mirror: Mirror, comparison: ListComparison, messages: list[object]
+) -> tuple[ListComparison, tuple[NewMessage, ...]]:
+    """Record a change of the past as the owner's edit; return the comparison with what is known then, and the messages that are new."""
     log = session.log
     rewrite = mirror.rewrite(comparison, log.view)
-    if rewrite.back_to is not None:
-        states = go_back(session, rewrite.back_to, f"the list goes on after message {comparison.prefix}")
-        mirror.restart(log.events(), kept=comparison.prefix)
-        if session.cheapest is not None and len(states) > 1:
-            _choose_state(session, mirror, comparison, messages, states)
-        return rewrite.rest
+    left = mirror.nearest_left(log, comparison) if session.cheapest is not None else None
+    if rewrite.back_to is not None or left is not None:
+        found = _record_return(session, mirror, comparison, (rewrite.back_to, left), messages)
+        if found is not None:
+            return found
     if _replaces(rewrite.body) and _uncover(log, mirror.folded_over(comparison)):
         rewrite = mirror.rewrite(comparison, log.view)
     body = rewrite.body
     if body is not None:
         mirror.take(log.append(priced(session, body) if isinstance(body, ViewEdited) else body, foreign=True))
-    return rewrite.rest
+    return comparison, rewrite.rest
 
 
-def _choose_state(
-    session: Session, mirror: Mirror, comparison: ListComparison, messages: list[object], states: Sequence[RewoundState]
-) -> None:
-    """Leave out the newest edits that were made again if the list without them is still cached, and cheaper to send now."""
+class _Return(NamedTuple):
+    """How a list can go on that went back: its comparison with what is known then, what is new, and the states with their lists."""
+
+    comparison: ListComparison
+    rest: tuple[NewMessage, ...]
+    states: Sequence[RewoundState]
+    lists: Sequence[Sequence[Any]]
+
+
+def _record_return(
+    session: Session, mirror: Mirror, comparison: ListComparison, places: tuple[int | None, int | None], messages: list[object]
+) -> tuple[ListComparison, tuple[NewMessage, ...]] | None:
+    """Go back to what the list shares with the one before, or over to one that was left and shares more, whichever is cheaper to send.
+
+    `places` are the events of both. What was sent of a list that was left may still be cached, and its edits are not those of the list
+    before. `None` if the list does neither, so that what it has in the place of others is an edit.
+    """
+    log, (to, left) = session.log, places
+    tip = log.tip
+    mirror.leave(tip)
+    own = None if to is None else _gone_back(session, mirror, comparison, to, messages)
+    if session.cheapest is None:
+        return None if own is None else (own.comparison, own.rest)
+    other = None if left is None else _gone_over(session, mirror, comparison, left, messages)
+    nearest = other or own
+    known = len(messages) if nearest is None or not nearest.comparison.is_rewritten else len(messages) - len(nearest.comparison.new)
+    lists = [[messages] if own is None else own.lists, *([other.lists] if other is not None else [])]
+    way, number = session.cheapest(lists, known)
+    found = other if way else own
+    dropped = 0 if found is None else len(found.states) - 1 - number
+    if dropped or (left is not None and not way):
+        why = f"{dropped} edits are not made again, because the list is still cached without them" if dropped else "the list goes on here"
+        log.append(Rewound(tip if found is None else found.states[number].event, why=why))
+    if left is not None and not way:
+        mirror.restart(log.events(), kept=comparison.prefix)
+    return None if found is None else (found.comparison, found.rest)
+
+
+def _gone_back(session: Session, mirror: Mirror, comparison: ListComparison, to: int, messages: list[object]) -> _Return:
+    """Go on from an event of the path, without the edits made after it, and with them."""
+    log = session.log
+    states = go_back(session, to, f"the list goes on after message {comparison.prefix}")
+    mirror.restart(log.events(), kept=comparison.prefix)
+    shown: list[tuple[RewoundState, Sequence[Any]]] = []
+    for state in states if session.cheapest is not None else ():
+        sent = _shown(mirror, state.view, comparison, messages)
+        shown += [(state, sent)] if sent is not None else []
+    shown = shown or [(states[-1], messages)]
+    return _Return(comparison, comparison.new, *zip(*shown, strict=True))
+
+
+def _gone_over(session: Session, mirror: Mirror, comparison: ListComparison, tip: int, messages: list[object]) -> _Return | None:
+    """Go over to a list that was left, and back there if that was longer; `None` if this list cannot go on from it."""
+    log, listed = session.log, messages[leading_system_messages(messages, mirror.shape.wire) :]
+    log.append(Rewound(tip, why="the list goes on from one that was left"))
+    mirror.restart(log.events(), kept=comparison.prefix)
+    found = mirror.compare(listed)
+    reply = mirror.rebound(found, log.view)
+    if reply is not None and reply.body is not None:
+        mirror.take(log.append(reply.body, foreign=True))
+        found = mirror.compare(listed)
+    if found.is_rewritten:
+        to = mirror.rewrite(found, log.view).back_to
+        return None if to is None else _gone_back(session, mirror, found, to, messages)
+    sent = _shown(mirror, log.view, found, messages)
+    return None if sent is None else _Return(found, found.new, [RewoundState(log.tip, log.view)], [sent])
+
+
+def _shown(mirror: Mirror, view: View, comparison: ListComparison, messages: list[object]) -> Sequence[Any] | None:
+    """A list that went back as a view shows what it shares with the one before; `None` if that breaks a rule of the provider."""
     heads = leading_system_messages(messages, mirror.shape.wire)
-    leading, listed = messages[:heads], messages[heads:]
-    shown = [mirror.with_prefix(state.view, listed, comparison) for state in states]
-    lists = {number: [*leading, *found] for number, found in enumerate(shown) if found is not None}
-    if session.cheapest is None or len(lists) < 2:
-        return
-    chosen = [*lists][session.cheapest([*lists.values()])]
-    if chosen < len(states) - 1:
-        why = f"{len(states) - 1 - chosen} edits are not made again, because the list is still cached without them"
-        session.log.append(Rewound(states[chosen].event, why=why))
+    found = mirror.with_prefix(view, messages[heads:], comparison)
+    return None if found is None else [*messages[:heads], *found]
 
 
 def _replaces(body: object) -> bool:

@@ -213,8 +213,11 @@ def test_a_session_that_is_recorded_goes_on_after_a_restart_with_the_same_edits(
         with gateway_running(home, "thrifty", model.url, patience_s=20.0) as gateway:
             ask(gateway.url, [*messages, *call(13, path_of(13), 120)])
     before, after = (json.loads(each.body)["messages"] for each in model.sent[-2:])
-    assert after == [*before, *call(13, path_of(13), 120)]
-    assert before != messages
+    # What is known of the cache goes on too, so that a result may be hidden at once that was shown before.
+    edited = [number for number, message in enumerate(before) if message != messages[number]]
+    assert edited
+    assert [after[number] for number in edited] == [before[number] for number in edited]
+    assert len(after) == len(before) + 2
     assert len(home.store.sessions()) == 1
 
 
