@@ -292,6 +292,30 @@ def test_a_refusal_that_no_edit_caused_reaches_the_client_as_it_is(tmp_path: Pat
     assert noted(home) == noted(Home.at(tmp_path / "other")) == []
 
 
+@pytest.mark.states("PV-60")
+def test_what_is_folded_of_cited_replies_cites_nothing_in_a_message_of_the_user(tmp_path: Path) -> None:
+    cited = {"type": "text", "text": "The first line says so. " * 40, "citations": [{"type": "char_location", "cited_text": "line"}]}
+    home = Home.at(tmp_path)
+
+    def script(request: StrictRequest) -> StrictAnswer:
+        answer = working_model(request)
+        return [cited, *answer] if isinstance(answer, list) else [cited]
+
+    with StrictProvider(script) as model:
+        with gateway_running(home, "palimpsest", model.url) as gateway:
+            client = BoundClient(gateway.url, headers={"anthropic-version": "2026-10-21"})
+            for turn in range(3):
+                client.say(f"Turn {turn}.")
+    [name] = home.store.sessions()
+    with Conversation.open(name, model=MODEL, home=home, shape="anthropic") as conversation:
+        folded = conversation.compact(client.messages, tools=TOOLS, system=SYSTEM)
+        body = {"model": MODEL, "max_tokens": 4_096, "system": SYSTEM, "tools": TOOLS, "messages": list(folded.messages)}
+        answer = model.answer(body, headers={**HEADERS, "anthropic-version": "2026-10-21"})
+    assert "cited_text" in json.dumps(client.messages)
+    assert folded.edits[-1].tokens_after < folded.edits[-1].tokens_before / 3
+    assert (client.refused, model.counts.refused, answer.status) == ([], {}, 200)
+
+
 @pytest.mark.states("PV-16")
 @pytest.mark.parametrize("streams", [True, False])
 def test_the_provider_can_be_asked_to_drop_what_no_longer_fits_without_the_client_being_told(tmp_path: Path, *, streams: bool) -> None:
