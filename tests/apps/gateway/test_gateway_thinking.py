@@ -306,6 +306,7 @@ def test_what_is_folded_of_cited_replies_cites_nothing_in_a_message_of_the_user(
             client = BoundClient(gateway.url, headers={"anthropic-version": "2026-10-21"})
             for turn in range(3):
                 client.say(f"Turn {turn}.")
+    client.messages.append(said("Go on."))
     [name] = home.store.sessions()
     with Conversation.open(name, model=MODEL, home=home, shape="anthropic") as conversation:
         folded = conversation.compact(client.messages, tools=TOOLS, system=SYSTEM)
