@@ -17,10 +17,14 @@ OTHERS = sorted(each.name for each in CARDS if each.binds_thinking and each.name
 
 
 def checked(folder: Path, window: int, *names: str, model: str = MODEL) -> dict[str, StrictShare]:
-    """The shares by profile, after checking that no request was refused, and that a client which only appends keeps all thinking."""
+    """The shares by profile, after checking that no request was refused and no thinking left out in vain.
+
+    A client that only appends keeps all of it.
+    """
     kinds = {name: kind for name, kind in every_profile().items() if name in names or not names}
     found = shares(folder, kinds, replay_card(model, window=window))
-    assert {name: (dict(share.refused), share.failed) for name, share in found.items()} == dict.fromkeys(found, ({}, ()))
+    wrong = {name: (dict(share.refused), share.failed, share.needless) for name, share in found.items()}
+    assert wrong == dict.fromkeys(found, ({}, (), ()))
     assert found[APPENDS].kept == found[APPENDS].made
     return found
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from left_out import needless
 from strict_session import QUIET, StrictlyAnswered
 from workplace import START, work
 
@@ -51,6 +52,7 @@ class StrictShare:
     dollars: float = 0.0
     refused: Mapping[str, int] = field(default_factory=dict)
     failed: tuple[str, ...] = ()
+    needless: tuple[str, ...] = ()
 
     def __add__(self, other: "StrictShare") -> "StrictShare":
         return StrictShare(
@@ -61,6 +63,7 @@ class StrictShare:
             self.dollars + other.dollars,
             Counter(self.refused) + Counter(other.refused),
             self.failed + other.failed,
+            self.needless + other.needless,
         )
 
 
@@ -132,7 +135,8 @@ def strict_replay(recording: RecordedSession, kind: Profile, model: ModelCard) -
     # Each turn before a request made one block, which a client that only appends would send with it.
     made = sum(range(len(provider.turns)))
     kept = sum(records[number].thinking_kept for number in provider.turns)
-    return StrictShare(counts.requests, edits, made, kept, counts.dollars, counts.refused, tuple(failed))
+    in_vain = tuple(needless(provider.double))
+    return StrictShare(counts.requests, edits, made, kept, counts.dollars, counts.refused, tuple(failed), in_vain)
 
 
 async def _take(session: Session, step: Step, calls: AbstractSet[str], failed: list[str]) -> None:
