@@ -86,10 +86,13 @@ def announce_changes(session: Session) -> None:
 
 def _effort_to_state(session: Session) -> str:
     """The effort that the list must state, because the field of the request stays what earlier reasoning is bound to; empty if none."""
-    wanted = accepted_effort(session.params.effort, session.card)
-    if not wanted or session.card.wire != "responses":
+    card = session.card
+    if card.wire != "responses":
         return ""
-    holds = stated_effort(session.log.view.items) or accepted_effort(session.request_params.effort, session.card)
+    wanted = accepted_effort(session.params.effort, card) or card.default_effort
+    holds = stated_effort(session.log.view.items) or accepted_effort(session.request_params.effort, card) or card.default_effort
+    if holds and not wanted:
+        session.tell("effort", (f"{card.name} stays at effort {holds}: the one that it has unasked is not known; set another effort",))
     return wanted if holds != wanted else ""
 
 
