@@ -53,10 +53,11 @@ from palimpsest.stores.home import AnyHome
 from palimpsest.stores.log_segments import UndoQueue
 from palimpsest.wire.anthropic import MessageAssembler
 from palimpsest.wire.binding import without_thinking
-from palimpsest.wire.encode import card_on_wire
+from palimpsest.wire.encode import card_on_wire, is_bound
 from palimpsest.wire.json_reading import Json, is_json, parse, tables_at, text
 from palimpsest.wire.models import WireName, recorded_card, simulated_cost, total_usd
 from palimpsest.wire.request import MAX_BREAKPOINTS, is_given
+from palimpsest.wire.responses import ResponseAssembler
 from palimpsest.wire.stream import Decoder, assembler, decode_object, decode_response
 
 Mode: TypeAlias = Literal["watch", "lossless", "palimpsest", "thrifty"]
@@ -131,8 +132,7 @@ class RecordedConversation:
         self._has_past: bool | None = None
         self._needs_title = not session.log.view.items
         self._thinking_mode = thinking_mode
-        is_bound = wire == "anthropic" and self._card.binds_thinking
-        self._thinking = ListThinking(thinking_records(session.log)) if is_bound else None
+        self._thinking = ListThinking(thinking_records(session.log)) if is_bound(self._card) else None
         self._blocks = (
             RequestBlocks(self._card.name) if self._thinking is None else RequestBlocks(self._card.name, self._thinking.tokens_of)
         )
@@ -385,7 +385,8 @@ class RecordedConversation:
             return self._billed(UNKNOWN_CALL)
         self.conversation.observe(decoded if streamed else message)
         self._hold(exchange.given, message)
-        lost = self._record_thinking(exchange, decoded, tables_at(message, "content"), sent_as_given=sent_as_given)
+        content = tables_at(message, "output" if self.wire == "responses" else "content")
+        lost = self._record_thinking(exchange, decoded, content, sent_as_given=sent_as_given)
         if exchange.anchor is not None and not sent_as_given:
             why = f"a cache breakpoint after message {exchange.anchor + 1}, where the cached prefix ends"
             self.conversation.session.log.append(ViewEdited((), "cache_breakpoint", why, "before_call"))
@@ -530,7 +531,7 @@ class RecordedConversation:
         events = assembler(self.wire, self._card)
         stream = Decoder(events, self._card.provider)
         stream.feed(reply)
-        return stream.finish(), events.message() if isinstance(events, MessageAssembler) else {}
+        return stream.finish(), events.message() if isinstance(events, MessageAssembler | ResponseAssembler) else {}
 
     def _hold(self, given: GivenRequest, message: Json) -> None:
         """Keep the list and the reply of a thread, which its client may go on from without sending them again."""

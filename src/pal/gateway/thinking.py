@@ -19,7 +19,7 @@ from palimpsest.wire.binding import (
     SentList,
     fitting,
     listed_bindings,
-    read_messages,
+    read_list,
     reply_bindings,
     thinking_key,
     without_thinking,
@@ -35,6 +35,8 @@ _FORMAT: Final = "gateway_thinking"
 # Types of thinking that take the setting; a request without any gets the one that these models use anyway.
 _DROPPING: Final = frozenset({"adaptive", "enabled"})
 _MISMATCH: Final = "anthropic-thinking-prefix-mismatch"
+# Fields of a request to OpenAI that count among what its reasoning is bound to.
+_COUNTED: Final = ("text", "reasoning")
 
 
 class ThinkingMismatch(NamedTuple):
@@ -62,7 +64,12 @@ def asked_behavior(fields: Mapping[str, Raw]) -> str:
 
 
 def dropping_field(fields: Mapping[str, Raw]) -> bytes | None:
-    """Return the field `thinking` of a request with the wish that the provider drops what does not fit; `None` if it cannot be wished."""
+    """Return the field `thinking` of a request with the wish that the provider drops what does not fit; `None` if it cannot be wished.
+
+    OpenAI drops it in any case, without a report.
+    """
+    if "messages" not in fields:
+        return None
     thinking = value_at(fields, "thinking")
     given: Json = thinking if is_json(thinking) else {"type": "adaptive"}
     if text(given, "type") not in _DROPPING:
@@ -175,11 +182,15 @@ class ListThinking:
     def read(self, given: GivenRequest, messages: Sequence[Any]) -> SentList:
         """Return the thinking of a request with these messages."""
         if messages is not given.messages:
-            return read_messages(given.system, given.tools, messages, self._cache)
+            return self._read(given, messages)
         if self._given is None or self._given[0] is not given:
             self._cache.end_request()
-            self._given = given, read_messages(given.system, given.tools, messages, self._cache)
+            self._given = given, self._read(given, messages)
         return self._given[1]
+
+    def _read(self, given: GivenRequest, messages: Sequence[Any]) -> SentList:
+        beside = {name: value_at(given.fields, name) for name in _COUNTED} if given.wire == "responses" else {}
+        return read_list(given.wire, given.system, given.tools, messages, cache=self._cache, beside=beside)
 
     def learn(self, given: GivenRequest) -> None:
         """Take it that thinking whose reply was never seen is bound to the list as it is given."""
@@ -227,7 +238,7 @@ class ListThinking:
         """
         sent, listed = self.read(given, messages), self.read(given, given.messages)
         kept = [block.key for block in sent.thinking if block.key not in dropped]
-        found = reply_bindings(sent.end, kept[-1] if kept else "", content)
+        found = reply_bindings(sent.end, kept[-1] if kept else "", content, "" if given.wire == "responses" else "assistant")
         if not found:
             return None
         tokens = reasoning // len(found) if reasoning else None

@@ -22,7 +22,7 @@ from palimpsest.follow.mirror import ListComparison, Mirror
 from palimpsest.follow.output import OWNER, NewMessage, Splice, record_of, tools_of, with_call
 from palimpsest.follow.rewinding import FollowedThinking, RewoundState, go_back, priced
 from palimpsest.follow.shapes import BREAKPOINT, MessageShape, copied, detected_wire, digest_of_message, equals, plain_value, shape_of
-from palimpsest.wire.encode import ThinkingFit, card_on_wire
+from palimpsest.wire.encode import ThinkingFit, card_on_wire, is_bound
 from palimpsest.wire.json_reading import is_json, text
 from palimpsest.wire.models import WireName
 from palimpsest.wire.reply import error_object, thinking_refused
@@ -241,8 +241,9 @@ class FollowedList:
         if prepared is None or ran.edited:
             prepared = self._rendered(given.messages, given.listed, ran)
         fit = ThinkingFit()
-        if fits_thinking and self.wire == "anthropic" and session.card.binds_thinking:
-            sent, fit = self._thinking.fitted(self._mirror, given.system, self._tools_given(), prepared.messages)
+        if fits_thinking and is_bound(card_on_wire(session.card, self.wire)):
+            heads = leading_system_messages(given.listed, self.wire)
+            sent, fit = self._thinking.fitted(self._mirror, heads, given.system, self._tools_given(), prepared.messages)
             prepared = prepared._replace(messages=sent)
         self._sent, self._refused = (given, fit), None
         if given.is_new and moment != "asked":

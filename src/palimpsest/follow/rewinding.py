@@ -21,13 +21,11 @@ from palimpsest.wire.binding import (
     SentList,
     fitting,
     listed_bindings,
-    read_messages,
+    read_list,
     reply_bindings,
-    thinking_key,
     without_thinking,
 )
 from palimpsest.wire.encode import ThinkingFit
-from palimpsest.wire.json_reading import Json, tables_at
 
 
 class RewoundState(NamedTuple):
@@ -207,18 +205,23 @@ class FollowedThinking:
         self._calls: dict[int, CallStarted] = {}
         self._facts = BlockFactsCache()
 
-    def fitted(self, mirror: Mirror, system: object, tools: Sequence[Any], sent: Sequence[Any]) -> tuple[Sequence[Any], ThinkingFit]:
-        """Return the messages without the thinking that no longer fits them, and what is recorded about it."""
+    def fitted(
+        self, mirror: Mirror, leading: int, system: object, tools: Sequence[Any], sent: Sequence[Any]
+    ) -> tuple[Sequence[Any], ThinkingFit]:
+        """Return the messages without the thinking that no longer fits them, and what is recorded about it.
+
+        The first `leading` of them are instructions that stand in the list.
+        """
         known = mirror.plain_messages()
         by_identity = {id(message): plain for message, plain in known}
-        listed = [plain for _, plain in known]
         plain = [by_identity.get(id(message)) or plain_value(message) for message in sent]
-        about = plain_value(system), [plain_value(tool) for tool in tools]
-        reading = read_messages(*about, plain, self._facts)
+        about = mirror.shape.wire, plain_value(system), [plain_value(tool) for tool in tools]
+        reading = read_list(*about, plain, cache=self._facts)
         if not reading.thinking:
             return sent, ThinkingFit(reading.end)
         items = mirror.thinking_items()
-        bindings = self._bindings(items, listed, read_messages(*about, listed, self._facts))
+        listed = read_list(*about, [*plain[:leading], *(message for _, message in known)], cache=self._facts)
+        bindings = self._bindings(mirror, items, leading, listed)
         fits = fitting(reading.thinking, bindings)
         keys = [block.key for block in reading.thinking]
         after = next((key for key in reversed(keys) if key in fits), "")
@@ -233,14 +236,19 @@ class FollowedThinking:
         given = {id(value): message for value, message in zip(plain, sent, strict=True)}
         return [given.get(id(message), message) for message in without_thinking(plain, fits)]
 
-    def _bindings(self, items: Mapping[str, str], listed: Sequence[Json], reading: SentList) -> Mapping[str, Binding]:
-        bindings = listed_bindings(reading)
-        for number in dict.fromkeys(block.message for block in reading.thinking):
-            blocks = tables_at(listed[number], "content")
-            name = next((items[key] for block in blocks if (key := thinking_key(block)) in items), "")
-            call = self._call_of(name) if name else _NO_CALL
+    def _bindings(self, mirror: Mirror, items: Mapping[str, str], leading: int, listed: SentList) -> Mapping[str, Binding]:
+        bindings = listed_bindings(listed)
+        role = "" if mirror.shape.wire == "responses" else "assistant"
+        read: set[int] = set()
+        for block in listed.thinking:
+            place = block.message - leading
+            if place in read or block.key not in items:
+                continue
+            places, blocks = mirror.reply_at(place)
+            read.update(places)
+            call = self._call_of(items[block.key])
             if call.prefix:
-                bindings |= reply_bindings(call.prefix, call.after, blocks)
+                bindings |= reply_bindings(call.prefix, call.after, blocks, role)
         return bindings
 
     def _call_of(self, item: str) -> CallStarted:

@@ -461,9 +461,8 @@ class HttpProvider:
     """A model at an HTTP address. Address and API key default to the environment variables of the official clients.
 
     `timeout` is the longest silence in seconds, `limits` bound a whole reply. `is_direct` says that the address is the one of the maker of
-    the model, who knows every documented field; `api_version` is the version of Anthropic's API that its headers ask for, empty for the usual
-    one. As an async context manager, or from `keep_open` on until
-    `aclose`, it keeps connections open between requests.
+    the model, who knows every documented field; `api_version` is the version of Anthropic's API that its headers ask for, empty for the
+    usual one. As an async context manager, or from `keep_open` on until `aclose`, it keeps connections open between requests.
     """
 
     def __init__(

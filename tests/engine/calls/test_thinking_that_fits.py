@@ -49,7 +49,10 @@ def replace_tool(tool: Tool, chance: random.Random) -> Tool:
 def said_at_random(chance: random.Random, *, blanks: bool) -> list[dict[str, Any]]:
     """A reply: thinking and texts in any order, with `blanks` some of white space, and calls at its end."""
     other = "\n\n" if blanks else "other words"
-    blocks = [chance.choice((thinks(f"t{chance.random()}"), says(f"words {chance.random()}"), thinks(""), says(other))) for _ in range(chance.randint(1, 5))]
+    blocks = [
+        chance.choice((thinks(f"t{chance.random()}"), says(f"words {chance.random()}"), thinks(""), says(other)))
+        for _ in range(chance.randint(1, 5))
+    ]
     if chance.random() < 0.6:
         blocks += [calls(chance.choice(("ls", "cat")), path=str(chance.random())) for _ in range(chance.randint(1, 2))]
     return blocks
