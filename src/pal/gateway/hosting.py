@@ -14,6 +14,7 @@ from pal.gateway.thinking import (
     DROP,
     FittedList,
     ListThinking,
+    SeenThinking,
     ThinkingMismatch,
     ThinkingMode,
     asked_behavior,
@@ -114,7 +115,13 @@ class RecordedConversation:
     """A conversation with its log; one thread at a time uses it."""
 
     def __init__(
-        self, conversation: Conversation, wire: WireName, mode: Mode, home: AnyHome, thinking_mode: ThinkingMode = "strip"
+        self,
+        conversation: Conversation,
+        wire: WireName,
+        mode: Mode,
+        home: AnyHome,
+        thinking_mode: ThinkingMode = "strip",
+        seen: SeenThinking | None = None,
     ) -> None:
         self.conversation = conversation
         self.wire = wire
@@ -132,7 +139,7 @@ class RecordedConversation:
         self._has_past: bool | None = None
         self._needs_title = not session.log.view.items
         self._thinking_mode = thinking_mode
-        self._thinking = ListThinking(thinking_records(session.log)) if is_bound(self._card) else None
+        self._thinking = ListThinking(thinking_records(session.log), seen) if is_bound(self._card) else None
         self._blocks = (
             RequestBlocks(self._card.name) if self._thinking is None else RequestBlocks(self._card.name, self._thinking.tokens_of)
         )
@@ -616,6 +623,7 @@ class ConversationHost:
         self._keeps_alive = keeps_alive
         self._thinking: ThinkingMode = thinking
         self._open: dict[str, _Open] = {}
+        self._seen = SeenThinking()
         self._job = KeepAlive()
 
     def follow(self, name: ConversationName, parent: str, wire: WireName, model: str, body: bytes) -> PreparedBody:
@@ -760,7 +768,7 @@ class ConversationHost:
                 conversation = Conversation.open(
                     session, model=model, home=self._home, profile=profile, settings=settings, shape=wire, origin="gateway", opener=opener
                 )
-                return RecordedConversation(conversation, wire, mode, self._home, self._thinking)
+                return RecordedConversation(conversation, wire, mode, self._home, self._thinking, self._seen)
         raise Locked("other gateways have this conversation", where=name.session)
 
 

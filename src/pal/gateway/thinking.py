@@ -1,7 +1,9 @@
 """Thinking that still fits the lists of one client, reports about it in the client's places, and conversations held as threads."""
 
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from threading import Lock
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -35,6 +37,8 @@ _FORMAT: Final = "gateway_thinking"
 # Types of thinking that take the setting; a request without any gets the one that these models use anyway.
 _DROPPING: Final = frozenset({"adaptive", "enabled"})
 _MISMATCH: Final = "anthropic-thinking-prefix-mismatch"
+# Blocks of the newest replies that are kept for other conversations.
+_MOST_SEEN: Final = 20_000
 # Fields of a request to OpenAI that count among what its reasoning is bound to.
 _COUNTED: Final = ("text", "reasoning")
 
@@ -150,13 +154,35 @@ class _SeenBlocks(BlockFactsCache):
         self._older, self._seen = self._seen, {}
 
 
+class SeenThinking:
+    """What the thinking of all replies is bound to, of whichever conversation: after a switch of models a list goes on in another one."""
+
+    def __init__(self) -> None:
+        self._blocks: OrderedDict[str, _BoundBlock] = OrderedDict()
+        # Conversations take in their replies in threads of their own.
+        self._lock = Lock()
+
+    def take(self, bound: Mapping[str, _BoundBlock]) -> None:
+        """Take in the blocks of a reply by their keys."""
+        with self._lock:
+            self._blocks.update(bound)
+            while len(self._blocks) > _MOST_SEEN:
+                self._blocks.popitem(last=False)
+
+    def of(self, keys: Iterable[str]) -> dict[str, _BoundBlock]:
+        """Return those of the blocks with these keys that are known."""
+        with self._lock:
+            return {key: self._blocks[key] for key in keys if key in self._blocks}
+
+
 class ListThinking:
-    """What the thinking of one list is bound to. `records` are those of its log.
+    """What the thinking of one list is bound to. `records` are those of its log, `seen` is shared with other lists.
 
     Blocks whose reply was never seen are bound to where they stand in the list as the client gave it.
     """
 
-    def __init__(self, records: Iterable[ThinkingRecord] = ()) -> None:
+    def __init__(self, records: Iterable[ThinkingRecord] = (), seen: SeenThinking | None = None) -> None:
+        self._seen = seen or SeenThinking()
         self._bindings: dict[str, Binding] = {}
         # Those of replies to lists that were edited by us, which no other list fits.
         self._ours: set[str] = set()
@@ -170,6 +196,7 @@ class ListThinking:
             self._take(record)
 
     def _take(self, record: ThinkingRecord) -> None:
+        self._seen.take(record.bound)
         for key, block in record.bound.items():
             self._bindings[key] = Binding(block.prefix, block.after)
             self._tokens[key] = block.tokens
@@ -194,8 +221,11 @@ class ListThinking:
 
     def learn(self, given: GivenRequest) -> None:
         """Take it that thinking whose reply was never seen is bound to the list as it is given."""
-        for key, bound in listed_bindings(self.read(given, given.messages)).items():
-            self._bindings.setdefault(key, bound)
+        listed = listed_bindings(self.read(given, given.messages))
+        new = [key for key in listed if key not in self._bindings]
+        self._take(ThinkingRecord(self._seen.of(new)))
+        for key in new:
+            self._bindings.setdefault(key, listed[key])
 
     def fitted(self, given: GivenRequest, messages: Sequence[Any], *, keeps: bool = False) -> FittedList:
         """Return a request without the thinking that no longer fits because it is edited, or was when the thinking was made.

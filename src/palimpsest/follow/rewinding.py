@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from palimpsest.agent.session import Session
 from palimpsest.audit.loss import loss_of
 from palimpsest.core.errors import BadEdit, BadInput
-from palimpsest.core.events import CallStarted, EditUndone, Event, Rewound, ViewEdited, items_of
+from palimpsest.core.events import CallStarted, EditUndone, Event, ModelReplied, Rewound, ViewEdited, items_of
 from palimpsest.core.items import Edit, Fold, Insert, Into, Keep, Mask, Unmask, into_of, kept_ids, seq_of
 from palimpsest.core.lines import EventRange, Path
 from palimpsest.core.view import View
@@ -25,7 +25,8 @@ from palimpsest.wire.binding import (
     reply_bindings,
     without_thinking,
 )
-from palimpsest.wire.encode import ThinkingFit
+from palimpsest.wire.encode import ThinkingFit, content_key
+from palimpsest.wire.repair import may_read_state
 
 
 class RewoundState(NamedTuple):
@@ -191,6 +192,16 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 _NO_CALL: Final = CallStarted("", "")
+# Thinking blocks whose replies are kept for other lists.
+_MOST_REPLIES: Final = 20_000
+
+
+class SeenReply(NamedTuple):
+    """What a reply answered: the digest of the list, the key of the last thinking in it, and the model that replied."""
+
+    prefix: str
+    after: str
+    model: str
 
 
 class FollowedThinking:
@@ -199,11 +210,23 @@ class FollowedThinking:
     Other thinking is bound to where it stands in the list as its owner wrote it. Used by one thread at a time.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, replies: dict[str, SeenReply] | None = None) -> None:
         self._session = session
+        # Replies by the keys of their thinking; shared with other lists, because a switch of models begins another one.
+        self._replies = {} if replies is None else replies
         # The request that the reply of an event answered.
         self._calls: dict[int, CallStarted] = {}
         self._facts = BlockFactsCache()
+
+    def note_reply(self, reply: ModelReplied) -> None:
+        """Take in a reply to the open call."""
+        log = self._session.log
+        call = None if log.open_call is None else log.event(log.open_call).body
+        if isinstance(call, CallStarted) and call.prefix:
+            seen = SeenReply(call.prefix, call.after, call.model)
+            self._replies |= {key: seen for part in reply.parts if (key := content_key(part))}
+            while len(self._replies) > _MOST_REPLIES:
+                self._replies.pop(next(iter(self._replies)), None)
 
     def fitted(
         self, mirror: Mirror, leading: int, system: object, tools: Sequence[Any], sent: Sequence[Any]
@@ -222,7 +245,7 @@ class FollowedThinking:
         items = mirror.thinking_items()
         listed = read_list(*about, [*plain[:leading], *(message for _, message in known)], cache=self._facts)
         bindings = self._bindings(mirror, items, leading, listed)
-        fits = fitting(reading.thinking, bindings)
+        fits = fitting([block for block in reading.thinking if self._reads(block.key)], bindings)
         keys = [block.key for block in reading.thinking]
         after = next((key for key in reversed(keys) if key in fits), "")
         left_out = tuple(items[key] for key in keys if key not in fits and key in items)
@@ -247,9 +270,15 @@ class FollowedThinking:
             places, blocks = mirror.reply_at(place)
             read.update(places)
             call = self._call_of(items[block.key])
-            if call.prefix:
-                bindings |= reply_bindings(call.prefix, call.after, blocks, role)
+            answered = call if call.prefix else self._replies.get(block.key)
+            if answered is not None:
+                bindings |= reply_bindings(answered.prefix, answered.after, blocks, role)
         return bindings
+
+    def _reads(self, key: str) -> bool:
+        """Whether the model of the list reads a thinking block; the provider leaves out the others, as if they were not there."""
+        seen, card = self._replies.get(key), self._session.card
+        return seen is None or may_read_state(card.provider, seen.model, card)
 
     def _call_of(self, item: str) -> CallStarted:
         """The request that the reply with this item answered; one without a prefix if it is not known."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from bound_client import KEY, MODEL, SYSTEM, TOOLS, BoundClient, marked, working_model
+from bound_client import CALLS_A_TURN, KEY, MODEL, SYSTEM, TOOLS, BoundClient, marked, working_model
 from followed_walk import FollowedWalk
 from left_out import needless
 from msgspec.structs import replace
@@ -143,6 +143,37 @@ def test_whatever_is_edited_undone_rewound_or_restarted_nothing_is_refused_or_dr
         assert counts.thinking_kept > counts.requests
         lost += sum("no longer fit" in why for why in noted(walk.home))
     assert lost > 8
+
+
+@pytest.mark.states("PV-09", "PV-16")
+def test_a_client_that_goes_on_with_a_model_that_reads_the_thinking_is_not_refused_what_an_edit_made_unusable(tmp_path: Path) -> None:
+    with StrictProvider(working_model) as model, gateway_process(PAL, "thrifty", tmp_path, model.url) as (url, _):
+        client = BoundClient(url, fields={"model": "claude-sonnet-5-5"})
+        for turn in range(4):
+            client.say(f"Turn {turn}.")
+        before = model.records[-1]
+        client.fields["model"] = "claude-opus-5-5"
+        client.say("And with another model.")
+    assert (client.refused, model.counts.refused) == ([], {})
+    # Something was edited, and what was thought before that is still sent.
+    assert before.thinking_sent < model.counts.requests - CALLS_A_TURN - 2
+    assert model.records[-1].thinking_kept > CALLS_A_TURN
+
+
+@pytest.mark.states("PV-03", "PV-09", "PV-16")
+def test_a_model_between_that_reads_none_of_the_thinking_breaks_the_chain_of_an_unedited_list_with_and_without_the_gateway(
+    tmp_path: Path,
+) -> None:
+    with StrictProvider(working_model) as model, gateway_running(Home.at(tmp_path), "palimpsest", model.url) as gateway:
+        refused = []
+        for url in (model.url, gateway.url):
+            client = BoundClient(url, lines=3)
+            for name in ("claude-opus-5-5", "claude-sonnet-5-5", "claude-opus-5-5"):
+                client.fields["model"] = name
+                client.say(f"On {name}.")
+            refused.append(client.refused)
+    assert refused[0] == refused[1]
+    assert [REFUSED in line for line in refused[0]] == [True]
 
 
 REFUSED = "The block is bound to a different conversation."

@@ -98,6 +98,24 @@ def test_whatever_is_edited_in_a_followed_list_nothing_is_refused_or_dropped_and
         assert counts.thinking_kept > counts.requests
 
 
+@pytest.mark.states("PV-09", "PV-11")
+@pytest.mark.parametrize("edits", [False, True])
+@pytest.mark.parametrize("between", ["claude-sonnet-5-5", "claude-haiku-5-5", "claude-fable-5-1"])
+def test_a_followed_list_is_not_refused_on_the_way_to_another_model_and_back(tmp_path: Path, between: str, *, edits: bool) -> None:
+    walk = FollowedWalk(Home.at(tmp_path), 3, "followed")
+    for model in ("claude-opus-5-5", between, "claude-opus-5-5", "claude-opus-4-8", "claude-opus-5-5"):
+        walk.switch(model)
+        for number in range(5):
+            walk.ask()
+            if edits and number == 3:
+                walk.step("mask")
+    assert walk.double.counts.refused == {}
+    # The list for a model that binds nothing is that of its owner.
+    bound = [record for record in walk.double.records if record.request.body["model"] != "claude-opus-4-8"]
+    assert sum(record.thinking_dropped for record in bound) == 0
+    assert walk.double.counts.thinking_kept > len(bound)
+
+
 STATED: list[dict[str, Any]] = [
     {"type": "additional_tools", "role": "developer", "tools": [{"type": "function", "name": "late", "parameters": {"type": "object"}}]},
     {"type": "configuration_update", "reasoning": {"effort": "low"}},

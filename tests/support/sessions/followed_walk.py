@@ -11,6 +11,7 @@ from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import ViewEdited
 from palimpsest.core.items import Fold, Mask, Put, Text, Unmask
 from palimpsest.follow.conversation import Conversation
+from palimpsest.follow.rewinding import SeenReply
 from palimpsest.stores.home import Home
 from palimpsest.testing.strict.provider import StrictProvider, calls, says, thinks
 from palimpsest.wire.models import card
@@ -76,20 +77,35 @@ class FollowedWalk:
         self.wire_name = card(model).wire
         self.wire = WIRES[self.wire_name]
         self.double = StrictProvider(lambda _: self._reply(), thinks=False)
-        self.name = ConversationName("walk", "client")
         self.messages: list[Any] = self.wire.said("Begin.")
+        self.replies: dict[str, SeenReply] = {}
         self._open()
 
     def _open(self) -> None:
+        """Open what the door has of the list: each model has a conversation of its own, as for real clients."""
         if self.door == "gateway":
             self.host = ConversationHost(self.home, "palimpsest")
         else:
-            self.followed = Conversation.open("walk", model=self.model, home=self.home, shape=self.wire_name)
+            name = f"walk-{self.model}"
+            self.followed = Conversation.open(name, model=self.model, home=self.home, shape=self.wire_name, replies=self.replies)
+
+    @property
+    def name(self) -> ConversationName:
+        """The name of the conversation behind a gateway."""
+        return ConversationName(f"walk-{self.model}", "client")
+
+    def switch(self, model: str) -> None:
+        """Go on with another model."""
+        if self.door == "followed":
+            self.followed.close()
+        self.model = model
+        if self.door == "followed":
+            self._open()
 
     @property
     def conversation(self) -> Conversation:
         """The conversation of the list; behind a gateway, after the first request."""
-        return self.host._open["walk"].recorded.conversation if self.door == "gateway" else self.followed
+        return self.host._open[self.name.session].recorded.conversation if self.door == "gateway" else self.followed
 
     def _reply(self) -> list[Any]:
         chance = self.chance
@@ -115,7 +131,7 @@ class FollowedWalk:
         reply = self.double.records[-1].reply
         if self.door == "gateway":
             kind = "text/event-stream" if streams else "application/json"
-            self.host.observe("walk", b"".join(answer.pieces), kind, "planned")
+            self.host.observe(self.name.session, b"".join(answer.pieces), kind, "planned")
         else:
             self.followed.observe(reply)
         results = wire.results(reply, f"x = {self.chance.random()}\n" * 50)
@@ -130,7 +146,7 @@ class FollowedWalk:
     def _prepared(self, body: dict[str, Any]) -> dict[str, Any]:
         if self.door == "gateway":
             self.host.follow(self.name, "", self.wire_name, self.model, json.dumps(body).encode())
-            prepared = self.host.plan("walk", float("inf"))
+            prepared = self.host.plan(self.name.session, float("inf"))
             return body if prepared.body is None else dict(json.loads(prepared.body))
         system = body.get("system") or body.get("instructions")
         sent = self.followed.prepare(body[self.wire.field], tools=body["tools"], system=system)
