@@ -120,6 +120,7 @@ class RecordedConversation:
         wire: WireName,
         mode: Mode,
         home: AnyHome,
+        *,
         thinking_mode: ThinkingMode = "strip",
         seen: SeenThinking | None = None,
     ) -> None:
@@ -768,7 +769,7 @@ class ConversationHost:
                 conversation = Conversation.open(
                     session, model=model, home=self._home, profile=profile, settings=settings, shape=wire, origin="gateway", opener=opener
                 )
-                return RecordedConversation(conversation, wire, mode, self._home, self._thinking, self._seen)
+                return RecordedConversation(conversation, wire, mode, self._home, thinking_mode=self._thinking, seen=self._seen)
         raise Locked("other gateways have this conversation", where=name.session)
 
 

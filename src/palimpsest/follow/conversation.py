@@ -23,7 +23,9 @@ from palimpsest.core.items import Loss, ReasoningLost
 from palimpsest.core.log import Log
 from palimpsest.core.plans import Moment
 from palimpsest.core.ports import Provider
+from palimpsest.core.undo import plan_undo
 from palimpsest.core.view import View
+from palimpsest.follow.output import OWNER
 from palimpsest.follow.preparing import FollowedList, Prepared, end_call, leading_system_messages
 from palimpsest.follow.rewinding import SeenReply
 from palimpsest.follow.shapes import digest_of_message, plain_value
@@ -242,12 +244,18 @@ class Conversation:
         return tuple(edit_records(self.session.log))
 
     def undo(self, edit: int | EditRecord, *, edits: tuple[int, ...] = (), why: str = "undone by the owner of the list") -> None:
-        """Undo an edit and those that rest on it, so that the next list shows the originals; of an event with several, those of `edits`.
+        """Undo an edit of a policy and those that rest on it, so that the next list shows the originals; of several, those of `edits`.
 
-        Raises `BadInput` if it cannot be undone.
+        Raises `BadInput` if it cannot be undone. What the owner changed in the list only the owner can take back, in the list.
         """
-        end_call(self.session.log)
-        self.session.undo(edit if isinstance(edit, int) else edit.event, edits, why)
+        log, seq = self.session.log, edit if isinstance(edit, int) else edit.event
+        for body in plan_undo(log, seq, edits, why).undone:
+            undone = log.event(body.event).body
+            if isinstance(undone, ViewEdited) and undone.by == OWNER:
+                rests = "" if body.event == seq else f"; edit {seq} is what it rests on"
+                raise BadInput(f"edit {body.event} was made in the list by its owner: change the list instead{rests}", where=log.session)
+        end_call(log)
+        self.session.undo(seq, edits, why)
 
     def recall(self, what: str = "", *, id: str = "", words: str = "", offset: int = 0, lines: str = "") -> str:  # noqa: A002 - the argument of the tool
         """Return an item in full by its id, or the items in which all words occur; `what` is either. At most 32 kB.
