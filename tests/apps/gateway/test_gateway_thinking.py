@@ -119,6 +119,7 @@ def test_nothing_is_refused_because_of_an_edit_and_the_bill_keeps_its_limit_afte
         assert line["usd_without"] == pytest.approx(without, rel=0.01)
     assert (alone.refused, through.refused, behind.counts.refused, through.resent) == ([], [], {}, 0 if not threads else 1)
     assert len(through.messages) == len(alone.messages)
+    assert needless(behind) == []
     lost = said[-1]["reasoning_lost"]["blocks"]
     assert (lost > 0, paid < 0.9 * without) == ((mode != "lossless"),) * 2
     # What is left out stays out, and all that comes later is sent.

@@ -49,6 +49,7 @@ class StrictShare:
     edits: int = 0
     made: int = 0
     kept: int = 0
+    dropped: int = 0
     dollars: float = 0.0
     refused: Mapping[str, int] = field(default_factory=dict)
     failed: tuple[str, ...] = ()
@@ -60,6 +61,7 @@ class StrictShare:
             self.edits + other.edits,
             self.made + other.made,
             self.kept + other.kept,
+            self.dropped + other.dropped,
             self.dollars + other.dollars,
             Counter(self.refused) + Counter(other.refused),
             self.failed + other.failed,
@@ -136,7 +138,8 @@ def strict_replay(recording: RecordedSession, kind: Profile, model: ModelCard) -
     made = sum(range(len(provider.turns)))
     kept = sum(records[number].thinking_kept for number in provider.turns)
     in_vain = tuple(needless(provider.double))
-    return StrictShare(counts.requests, edits, made, kept, counts.dollars, counts.refused, tuple(failed), in_vain)
+    dropped = counts.thinking_dropped
+    return StrictShare(counts.requests, edits, made, kept, dropped, counts.dollars, counts.refused, tuple(failed), in_vain)
 
 
 async def _take(session: Session, step: Step, calls: AbstractSet[str], failed: list[str]) -> None:
@@ -156,8 +159,8 @@ async def _take(session: Session, step: Step, calls: AbstractSet[str], failed: l
             # The recorded program changed its system prompt, which would be its own edit of everything.
             continue
         session.log.append(body)
-    if session.log.view.items and session.log.view.items[-1].kind in MODEL_KINDS:
-        # The server went on by itself, or the recording is cut; a list may not end with a reply.
+    if not session.log.view.items or session.log.view.items[-1].kind in MODEL_KINDS:
+        # The server went on by itself, or the recording is cut; a list may neither be empty nor end with a reply.
         session.log.append(UserSaid((Text("Go on."),)))
     try:
         await call(session)
