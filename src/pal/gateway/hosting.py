@@ -171,9 +171,10 @@ class RecordedConversation:
         self._reading = Exchange(given, given.messages, body, 0, lifetime)
         if self._has_past is None:
             self._has_past = any(text(each, "role") not in _ASKING for each in given.messages if is_json(each))
-        if self._thinking is not None:
-            self._thinking.learn(given)
+        learned = None if self._thinking is None else self._thinking.learn(given)
         messages = self.conversation.follow(given.messages, tools=given.tools, system=self._steady_system(given))
+        if learned is not None:
+            session.log.append(learned.noted())
         if self._needs_title:
             self._add_title(before)
         if self.mode == "watch":

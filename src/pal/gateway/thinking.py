@@ -219,13 +219,18 @@ class ListThinking:
         beside = {name: value_at(given.fields, name) for name in _COUNTED} if given.wire == "responses" else {}
         return read_list(given.wire, given.system, given.tools, messages, cache=self._cache, beside=beside)
 
-    def learn(self, given: GivenRequest) -> None:
-        """Take it that thinking whose reply was never seen is bound to the list as it is given."""
+    def learn(self, given: GivenRequest) -> ThinkingRecord | None:
+        """Take it that thinking whose reply was never seen is bound to the list as it is given.
+
+        Return what is known of such thinking from other lists; `None` if nothing is.
+        """
         listed = listed_bindings(self.read(given, given.messages))
         new = [key for key in listed if key not in self._bindings]
-        self._take(ThinkingRecord(self._seen.of(new)))
+        record = ThinkingRecord(self._seen.of(new))
+        self._take(record)
         for key in new:
             self._bindings.setdefault(key, listed[key])
+        return record if record.bound else None
 
     def fitted(self, given: GivenRequest, messages: Sequence[Any], *, keeps: bool = False) -> FittedList:
         """Return a request without the thinking that no longer fits because it is edited, or was when the thinking was made.

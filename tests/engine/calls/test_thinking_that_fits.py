@@ -253,6 +253,19 @@ def test_a_fold_that_keeps_the_first_text_of_the_model_keeps_the_thinking_before
     assert (dict(double.counts.refused), needless(double)) == ({}, [])
 
 
+@pytest.mark.states("PV-09", "PV-70")
+def test_reasoning_of_another_model_of_openai_is_not_sent_and_fits_again_on_the_way_back() -> None:
+    double = StrictProvider()
+    session = strict_session(double, "gpt-6.1-sol")
+    for model in ("gpt-6.1-sol", "gpt-6.1-sol", "gpt-6-sol", "gpt-6-sol", "gpt-6.1-sol"):
+        if session.card.name != model:
+            session.switch(card(model))
+        say(session, f"on {model}")
+        turn(session)
+    assert [record.thinking_sent for record in double.records] == [0, 1, 0, 1, 2]
+    assert (double.counts.thinking_dropped, needless(double)) == (0, [])
+
+
 @pytest.mark.states("PV-73")
 def test_another_effort_costs_openai_no_reasoning() -> None:
     double = StrictProvider()
