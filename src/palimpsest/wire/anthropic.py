@@ -251,8 +251,12 @@ class AnthropicWire:
                 return self._result(item, content, wire_id)
 
     def _text_fragment(self, item: Item, content: Text) -> Fragment:
+        if content.role == "assistant":
+            cites = content.citations and self._card.provider == "anthropic" and self._card.binds_thinking
+            cited = {_CITATIONS: Raw(content.citations.encode())} if cites else {}
+            return Fragment(item, BlockKind.ASSISTANT, dump({"type": "text", "text": content.text, **cited}))
         if not is_statement(content):
-            return Fragment(item, BlockKind.ASSISTANT if content.role == "assistant" else BlockKind.USER, _text(content.text))
+            return Fragment(item, BlockKind.USER, _text(content.text))
         body = _text(framed_statement(content.text))
         if not self._card.takes_system_messages:
             return Fragment(item, BlockKind.USER, body)
@@ -596,7 +600,8 @@ def decode_block(block: Json, card: ModelCard, args: str = "") -> Iterator[Conte
     match text(block, "type"):
         case "text":
             if shown_text := text(block, "text"):
-                yield Text(shown_text, role="assistant")
+                cited = block.get(_CITATIONS)
+                yield Text(shown_text, role="assistant", citations=decode_dump(cited) if isinstance(cited, list) and cited else "")
         case "thinking":
             thinking, signed = text(block, "thinking"), text(block, "signature")
             signature = Signature(card.provider, card.name, signed) if signed else None

@@ -48,9 +48,15 @@ def replace_tool(tool: Tool, chance: random.Random) -> Tool:
 
 def said_at_random(chance: random.Random, *, blanks: bool) -> list[dict[str, Any]]:
     """A reply: thinking and texts in any order, with `blanks` some of white space, and calls at its end."""
-    other = "\n\n" if blanks else "other words"
     blocks = [
-        chance.choice((thinks(f"t{chance.random()}"), says(f"words {chance.random()}"), thinks(""), says(other)))
+        chance.choice(
+            (
+                thinks(f"t{chance.random()}"),
+                says(f"words {chance.random()}"),
+                thinks(""),
+                says("\n\n" if blanks else f"other {chance.random()}"),
+            )
+        )
         for _ in range(chance.randint(1, 5))
     ]
     if chance.random() < 0.6:
@@ -251,6 +257,18 @@ def test_a_fold_that_keeps_the_first_text_of_the_model_keeps_the_thinking_before
     assert [blocks[0]["type"] for blocks in (message["content"] for message in double.bodies[-1]["messages"][:2])] == ["text", "thinking"]
     assert double.records[-1].thinking_kept >= 1
     assert (dict(double.counts.refused), needless(double)) == ({}, [])
+
+
+@pytest.mark.states("PV-13", "PV-60")
+def test_a_text_goes_back_with_what_it_cites_because_the_thinking_behind_it_is_bound_to_that() -> None:
+    cited = {"type": "text", "text": "It says so.", "citations": [{"type": "char_location", "cited_text": "so", "document_index": 0}]}
+    double = StrictProvider([[thinks("hm"), cited, thinks("so"), calls("ls")], "Done."])
+    session = strict_session(double)
+    say(session, "begin")
+    turn(session)
+    turn(session)
+    assert double.bodies[-1]["messages"][1]["content"][1] == cited
+    assert ([record.thinking_kept for record in double.records], dict(double.counts.refused)) == ([0, 2], {})
 
 
 @pytest.mark.states("PV-09", "PV-70")
