@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from left_out import needless
 
 from palimpsest.testing.strict.answers import ScriptedFailure, StrictRequest
 from palimpsest.testing.strict.provider import StrictAnswer, StrictProvider, calls, says, thinks
@@ -78,6 +79,7 @@ def test_a_session_goes_on_over_edits_runs_and_models_without_a_refused_request(
     assert sum(run["edits"] for run in runs) > 3
     assert counts.thinking_kept > counts.requests
     assert counts.thinking_dropped == 0
+    assert needless(reader.double) == []
 
 
 @pytest.mark.states("PV-15")

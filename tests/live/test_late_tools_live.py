@@ -10,6 +10,7 @@ from typing import Any
 
 import mcp_server
 import pytest
+from left_out import needless
 from live_agent import results
 from sent_lists import what_moved
 
@@ -94,6 +95,7 @@ def test_a_server_that_joins_and_leaves_a_session_costs_no_thinking(tmp_path: Pa
         adder.turn("-c", "-p", "work with it again")
     counts = adder.double.counts
     assert (dict(counts.refused), counts.thinking_dropped) == ({}, 0)
+    assert needless(adder.double) == []
     turns = [record for record in adder.double.records if record.request.body.get("tools")]
     # Each request shows all the thinking before it.
     assert [record.thinking_sent for record in turns] == list(range(15))

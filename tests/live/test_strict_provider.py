@@ -10,6 +10,7 @@ import anthropic
 import pytest
 from anthropic.types.beta.message_create_params import MessageCreateParamsBase
 from bound_client import BoundClient, working_model
+from left_out import needless
 from official_types import accept
 from running_gateway import gateway_running
 
@@ -81,6 +82,7 @@ def test_an_agent_that_edits_undoes_resumes_and_switches_is_never_refused(tmp_pa
         # Edits took thinking away, what was produced behind them went back, and nothing was sent in vain.
         assert 0 < counts.thinking_kept < sum(range(4 * (CALLS + 1)))
         assert counts.thinking_dropped == 0
+        assert needless(provider) == []
 
 
 @pytest.mark.states("PV-11", "PV-91")
@@ -99,6 +101,7 @@ def test_a_followed_client_whose_list_is_folded_is_never_refused() -> None:
             )
         assert provider.counts.refused == {}
         assert 0 < provider.counts.thinking_kept < sum(range(30))
+        assert needless(provider) == []
 
 
 @pytest.mark.states("PV-16", "PV-91")

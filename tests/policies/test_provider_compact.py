@@ -2,10 +2,12 @@
 
 import asyncio
 import random
+from itertools import count
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from left_out import needless
 from strict_session import strict_session, turn
 from workplace import say
 
@@ -52,6 +54,7 @@ def test_the_thinking_behind_a_compaction_is_sent_and_accepted_also_behind_a_sec
         assert sent == 1, "the reply whose request was compacted still has its thinking"
         say(session, "and on " * 400)
     assert dict(double.counts.refused) == {}
+    assert needless(double) == []
     assert double.counts.thinking_dropped == 0
     [block] = [item for item in session.log.view.items if item.kind == "summary"]
     assert block is session.log.view.items[0]
@@ -66,11 +69,12 @@ def test_the_thinking_behind_a_compaction_is_sent_and_accepted_also_behind_a_sec
 )
 @pytest.mark.states("PV-42", "PV-44", "PV-45", "PV-47")
 def test_no_request_is_refused_whatever_is_compacted_and_undone(seed: int, name: str, steps: list[str]) -> None:
-    chance = random.Random(seed)
+    chance, numbers = random.Random(seed), count()
 
     def reply(_: object) -> list[dict[str, object]]:
-        blocks = [chance.choice((thinks(f"t{chance.random()}"), says("words " * 60))) for _ in range(chance.randint(1, 3))]
-        return [*blocks, calls("ls", path=str(chance.random()))] if chance.random() < 0.5 else [*blocks, says("So.")]
+        said = f"{next(numbers)} " + "words " * 60
+        blocks = [chance.choice((thinks(f"t{chance.random()}"), says(said))) for _ in range(chance.randint(1, 3))]
+        return [*blocks, calls("ls", path=str(chance.random()))] if chance.random() < 0.5 else [*blocks, says(f"So {next(numbers)}.")]
 
     double = StrictProvider(reply, thinks=False, summary=SUMMARY)
     session = strict_session(double, profile=profile(name))
@@ -100,6 +104,7 @@ def test_no_request_is_refused_whatever_is_compacted_and_undone(seed: int, name:
             case _:
                 continue
     assert dict(double.counts.refused) == {}
+    assert needless(double) == []
 
 
 @pytest.mark.states("PV-47")
@@ -120,3 +125,4 @@ def test_pins_stay_behind_the_block_and_the_reason_says_which_media_are_gone() -
     say(session, "go on")
     turn(session)
     assert dict(double.counts.refused) == {}
+    assert needless(double) == []

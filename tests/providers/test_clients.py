@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from loops import tool
+from msgspec import structs
 from wire_server import Said, wire_server
 
 from palimpsest.agent.agent import Agent
@@ -18,6 +19,8 @@ from palimpsest.core.ports import Provider
 from palimpsest.providers.clients import ClientProvider
 from palimpsest.providers.http import HttpProvider
 from palimpsest.providers.retrying import NO_RETRIES
+from palimpsest.testing.strict.provider import StrictProvider
+from palimpsest.wire.encode import past_request
 from palimpsest.wire.models import ModelCard, WireName, card
 
 anthropic = pytest.importorskip("anthropic", reason="the official client comes with the extra `sdk`")
@@ -166,3 +169,25 @@ def test_a_server_that_is_not_there_is_a_lost_connection() -> None:
 def test_a_client_of_another_maker_is_refused_at_once() -> None:
     with pytest.raises(BadInput, match="the client AsyncOpenAI has no messages, which the wire anthropic needs"):
         ClientProvider(openai.AsyncOpenAI(api_key=KEY), CARDS["anthropic"])
+
+
+@pytest.mark.states("PV-60")
+@pytest.mark.parametrize("over", ["http", "client"])
+def test_an_agent_asks_as_the_version_of_its_provider_wants_it_and_its_requests_can_be_shown_again(over: str) -> None:
+    model, version = card("claude-opus-4-6"), {"anthropic-version": "2026-10-21"}
+    with StrictProvider() as double:
+        client = anthropic.AsyncAnthropic(api_key=KEY, base_url=double.url, default_headers=version)
+        provider = HttpProvider(model, double.url, KEY, headers=version) if over == "http" else ClientProvider(client, model)
+
+        async def talk() -> list[bool]:
+            async with Agent(model, provider=provider, profile="none") as agent:
+                agent.session.params = structs.replace(agent.session.params, temperature=0.5)
+                await agent.ask("Hello.")
+                await agent.ask("Once more.")
+                session = agent.session
+                return [past_request(session.log, number, session.environment.blobs.get).verified for number in (1, 2)]
+
+        assert asyncio.run(talk()) == [True, True]
+        assert {body["anthropic-version"] for body in (record.request.headers for record in double.records)} == {"2026-10-21"}
+    assert double.counts.refused == {}
+    assert not any("temperature" in body for body in double.bodies)

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from msgspec import Raw
+from msgspec.structs import replace
 
-from palimpsest.core.items import Content, Image, Item, Kind, Text, ToolCall, ToolResult
+from palimpsest.core.items import Content, Image, Item, Kind, Opaque, Text, ToolCall, ToolResult
 from palimpsest.core.view import View
 from palimpsest.testing.strict.answers import STRICT_MODELS
 from palimpsest.testing.strict.provider import StrictProvider
@@ -54,3 +55,25 @@ def test_no_request_that_we_encode_is_refused() -> None:
             refused.append((name, params, answer.json["error"]["message"]))
     assert refused == []
     assert provider.counts.requests == len(STRICT_MODELS) * len(PARAMS)
+
+
+NEWER = "2026-10-21"
+CITED = {"type": "text", "text": "so it says", "citations": [{"type": "char_location", "cited_text": "so"}]}
+FOUND = {"type": "search_result", "source": "a.example", "title": "A", "content": [CITED]}
+
+
+@pytest.mark.states("PV-60")
+def test_no_request_is_refused_under_the_version_that_takes_neither_sampling_nor_citations_of_the_user() -> None:
+    params = Params(temperature=1.0, extra=Raw(b'{"top_p":0.9,"top_k":5,"metadata":{"user_id":"u"}}'))
+    for name in (name for name, model in STRICT_MODELS.items() if model.provider == "anthropic"):
+        shown = (Item(f"20.{number}", "user", Opaque("anthropic", name, json.dumps(each))) for number, each in enumerate((FOUND, CITED)))
+        view = View(HEAD, (*VIEW.items, *shown, Item("21.0", "user", Text("what is it?"))))
+        asked = [encode(view, card(name), TOOLS, replace(params, api_version=version)) for version in ("", NEWER)]
+        usual, newer = (json.loads(request.body) for request in asked)
+        provider = StrictProvider()
+        answers = [provider.answer(body, headers={**HEADERS, "anthropic-version": NEWER}) for body in (usual, newer)]
+        assert [(name, answer.status) for answer in answers] == [(name, 400), (name, 200)]
+        assert {"temperature", "top_p", "top_k"}.isdisjoint(newer)
+        assert newer["metadata"] == {"user_id": "u"}
+        assert "citations" in json.dumps(usual)
+        assert "citations" not in json.dumps(newer)

@@ -25,7 +25,7 @@ from pal.replay.report import with_hidden_events
 from pal.replay.rereads import DEFINITION_NAMES, OFFICIAL, DefinitionName
 from pal.replay.simulation import WINDOW, RealSummaries, replay_card
 from pal.text import plain
-from palimpsest.agent.calls import whole_reply
+from palimpsest.agent.calls import as_spoken_by, whole_reply
 from palimpsest.agent.named_profiles import profile
 from palimpsest.core.errors import BadInput, PromptTooLong, ProviderError
 from palimpsest.core.events import ModelReplied
@@ -274,7 +274,8 @@ def _real_summaries(home: AnyHome, name: str) -> RealSummaries | None:
         nonlocal called
         first, called = not called, True
         try:
-            return await whole_reply(provider, encode(view, model, tools, adapted_params(params, model), fetch))
+            fitted = as_spoken_by(provider, adapted_params(params, model))
+            return await whole_reply(provider, encode(view, model, tools, fitted, fetch))
         except ProviderError as error:
             permanent = error.status in _PERMANENT_STATUSES or (error.status is None and not isinstance(error, PromptTooLong))
             if first and permanent:

@@ -15,6 +15,7 @@ from pal.gateway.thinking import (
     DROP,
     FittedList,
     ListThinking,
+    SeenThinking,
     ThinkingMismatch,
     ThinkingMode,
     asked_behavior,
@@ -66,10 +67,11 @@ from palimpsest.stores.home import AnyHome
 from palimpsest.stores.log_segments import UndoQueue
 from palimpsest.wire.anthropic import MessageAssembler
 from palimpsest.wire.binding import without_thinking
-from palimpsest.wire.encode import card_on_wire
+from palimpsest.wire.encode import card_on_wire, is_bound
 from palimpsest.wire.json_reading import Json, is_json, parse, tables_at, text
 from palimpsest.wire.models import WireName, recorded_card, simulated_cost, total_usd
 from palimpsest.wire.request import MAX_BREAKPOINTS, is_given
+from palimpsest.wire.responses import ResponseAssembler
 from palimpsest.wire.stream import Decoder, assembler, decode_object, decode_response
 
 Mode: TypeAlias = Literal["watch", "lossless", "palimpsest", "thrifty"]
@@ -126,7 +128,14 @@ class RecordedConversation:
     """A conversation with its log; one thread at a time uses it."""
 
     def __init__(
-        self, conversation: Conversation, wire: WireName, mode: Mode, home: AnyHome, thinking_mode: ThinkingMode = "strip"
+        self,
+        conversation: Conversation,
+        wire: WireName,
+        mode: Mode,
+        home: AnyHome,
+        *,
+        thinking_mode: ThinkingMode = "strip",
+        seen: SeenThinking | None = None,
     ) -> None:
         self.conversation = conversation
         self.wire = wire
@@ -149,8 +158,7 @@ class RecordedConversation:
         self._lifetime = ""
         self._needs_title = not session.log.view.items
         self._thinking_mode = thinking_mode
-        is_bound = wire == "anthropic" and self._card.binds_thinking
-        self._thinking = ListThinking(thinking_records(session.log)) if is_bound else None
+        self._thinking = ListThinking(thinking_records(session.log), seen) if is_bound(self._card) else None
         self._blocks = (
             RequestBlocks(self._card.name) if self._thinking is None else RequestBlocks(self._card.name, self._thinking.tokens_of)
         )
@@ -182,9 +190,10 @@ class RecordedConversation:
         if self._is_first:
             self._is_first = False
             self._begin(given)
-        if self._thinking is not None:
-            self._thinking.learn(given)
+        learned = None if self._thinking is None else self._thinking.learn(given)
         messages = self.conversation.follow(given.messages, tools=given.tools, system=self._steady_system(given))
+        if learned is not None:
+            session.log.append(learned.noted())
         if self._needs_title:
             self._add_title(before)
         if self.mode == "watch":
@@ -434,7 +443,8 @@ class RecordedConversation:
             return self._billed(UNKNOWN_CALL)
         self.conversation.observe(decoded if streamed else message)
         self._hold(exchange.given, message)
-        lost = self._record_thinking(exchange, decoded, tables_at(message, "content"), sent_as_given=sent_as_given)
+        content = tables_at(message, "output" if self.wire == "responses" else "content")
+        lost = self._record_thinking(exchange, decoded, content, sent_as_given=sent_as_given)
         if exchange.anchor is not None and not sent_as_given:
             why = f"a cache breakpoint after message {exchange.anchor + 1}, where the cached prefix ends"
             self.conversation.session.log.append(ViewEdited((), "cache_breakpoint", why, "before_call"))
@@ -583,7 +593,7 @@ class RecordedConversation:
         events = assembler(self.wire, self._card)
         stream = Decoder(events, self._card.provider)
         stream.feed(reply)
-        return stream.finish(), events.message() if isinstance(events, MessageAssembler) else {}
+        return stream.finish(), events.message() if isinstance(events, MessageAssembler | ResponseAssembler) else {}
 
     def _hold(self, given: GivenRequest, message: Json) -> None:
         """Keep the list and the reply of a thread, which its client may go on from without sending them again."""
@@ -668,6 +678,7 @@ class ConversationHost:
         self._keeps_alive = keeps_alive
         self._thinking: ThinkingMode = thinking
         self._open: dict[str, _Open] = {}
+        self._seen = SeenThinking()
         self._job = KeepAlive()
 
     def follow(self, name: ConversationName, parent: str, wire: WireName, model: str, body: bytes) -> PreparedBody:
@@ -812,7 +823,7 @@ class ConversationHost:
                 conversation = Conversation.open(
                     session, model=model, home=self._home, profile=profile, settings=settings, shape=wire, origin="gateway", opener=opener
                 )
-                return RecordedConversation(conversation, wire, mode, self._home, self._thinking)
+                return RecordedConversation(conversation, wire, mode, self._home, thinking_mode=self._thinking, seen=self._seen)
         raise Locked("other gateways have this conversation", where=name.session)
 
 

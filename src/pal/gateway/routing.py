@@ -416,6 +416,7 @@ _encode = msgspec.json.encode
 _MARK: Final = BREAKPOINT.encode()
 # Blocks that a provider refuses to set a breakpoint at.
 _UNMARKABLE: Final = frozenset({"thinking", "redacted_thinking"})
+_THINKING: Final = _UNMARKABLE | {"reasoning"}
 
 
 class GivenRequest(NamedTuple):
@@ -606,7 +607,7 @@ class RequestBlocks:
         return _Part(tuple(blocks), tuple(Breakpoint(at, text(mark, "ttl") == "1h") for at, mark in marks))
 
     def _size(self, value: Any) -> int:
-        if is_json(value) and text(value, "type") in _UNMARKABLE and (tokens := self._thinking_tokens(thinking_key(value))):
+        if is_json(value) and text(value, "type") in _THINKING and (tokens := self._thinking_tokens(thinking_key(value))):
             return tokens
         return max(1, round(self._factor * estimate_bytes(_encode(value))))
 

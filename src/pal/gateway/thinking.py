@@ -1,7 +1,9 @@
 """Thinking that still fits the lists of one client, reports about it in the client's places, and conversations held as threads."""
 
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from threading import Lock
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -19,7 +21,7 @@ from palimpsest.wire.binding import (
     SentList,
     fitting,
     listed_bindings,
-    read_messages,
+    read_list,
     reply_bindings,
     thinking_key,
     without_thinking,
@@ -35,6 +37,10 @@ _FORMAT: Final = "gateway_thinking"
 # Types of thinking that take the setting; a request without any gets the one that these models use anyway.
 _DROPPING: Final = frozenset({"adaptive", "enabled"})
 _MISMATCH: Final = "anthropic-thinking-prefix-mismatch"
+# Blocks of the newest replies that are kept for other conversations.
+_MOST_SEEN: Final = 20_000
+# Fields of a request to OpenAI that count among what its reasoning is bound to.
+_COUNTED: Final = ("text", "reasoning")
 
 
 class ThinkingMismatch(NamedTuple):
@@ -62,7 +68,12 @@ def asked_behavior(fields: Mapping[str, Raw]) -> str:
 
 
 def dropping_field(fields: Mapping[str, Raw]) -> bytes | None:
-    """Return the field `thinking` of a request with the wish that the provider drops what does not fit; `None` if it cannot be wished."""
+    """Return the field `thinking` of a request with the wish that the provider drops what does not fit; `None` if it cannot be wished.
+
+    OpenAI drops it in any case, without a report.
+    """
+    if "messages" not in fields:
+        return None
     thinking = value_at(fields, "thinking")
     given: Json = thinking if is_json(thinking) else {"type": "adaptive"}
     if text(given, "type") not in _DROPPING:
@@ -143,13 +154,35 @@ class _SeenBlocks(BlockFactsCache):
         self._older, self._seen = self._seen, {}
 
 
+class SeenThinking:
+    """What the thinking of all replies is bound to, of whichever conversation: after a switch of models a list goes on in another one."""
+
+    def __init__(self) -> None:
+        self._blocks: OrderedDict[str, _BoundBlock] = OrderedDict()
+        # Conversations take in their replies in threads of their own.
+        self._lock = Lock()
+
+    def take(self, bound: Mapping[str, _BoundBlock]) -> None:
+        """Take in the blocks of a reply by their keys."""
+        with self._lock:
+            self._blocks.update(bound)
+            while len(self._blocks) > _MOST_SEEN:
+                self._blocks.popitem(last=False)
+
+    def of(self, keys: Iterable[str]) -> dict[str, _BoundBlock]:
+        """Return those of the blocks with these keys that are known."""
+        with self._lock:
+            return {key: self._blocks[key] for key in keys if key in self._blocks}
+
+
 class ListThinking:
-    """What the thinking of one list is bound to. `records` are those of its log.
+    """What the thinking of one list is bound to. `records` are those of its log, `seen` is shared with other lists.
 
     Blocks whose reply was never seen are bound to where they stand in the list as the client gave it.
     """
 
-    def __init__(self, records: Iterable[ThinkingRecord] = ()) -> None:
+    def __init__(self, records: Iterable[ThinkingRecord] = (), seen: SeenThinking | None = None) -> None:
+        self._seen = seen or SeenThinking()
         self._bindings: dict[str, Binding] = {}
         # Those of replies to lists that were edited by us, which no other list fits.
         self._ours: set[str] = set()
@@ -163,6 +196,7 @@ class ListThinking:
             self._take(record)
 
     def _take(self, record: ThinkingRecord) -> None:
+        self._seen.take(record.bound)
         for key, block in record.bound.items():
             self._bindings[key] = Binding(block.prefix, block.after)
             self._tokens[key] = block.tokens
@@ -175,16 +209,28 @@ class ListThinking:
     def read(self, given: GivenRequest, messages: Sequence[Any]) -> SentList:
         """Return the thinking of a request with these messages."""
         if messages is not given.messages:
-            return read_messages(given.system, given.tools, messages, self._cache)
+            return self._read(given, messages)
         if self._given is None or self._given[0] is not given:
             self._cache.end_request()
-            self._given = given, read_messages(given.system, given.tools, messages, self._cache)
+            self._given = given, self._read(given, messages)
         return self._given[1]
 
-    def learn(self, given: GivenRequest) -> None:
-        """Take it that thinking whose reply was never seen is bound to the list as it is given."""
-        for key, bound in listed_bindings(self.read(given, given.messages)).items():
-            self._bindings.setdefault(key, bound)
+    def _read(self, given: GivenRequest, messages: Sequence[Any]) -> SentList:
+        beside = {name: value_at(given.fields, name) for name in _COUNTED} if given.wire == "responses" else {}
+        return read_list(given.wire, given.system, given.tools, messages, cache=self._cache, beside=beside)
+
+    def learn(self, given: GivenRequest) -> ThinkingRecord | None:
+        """Take it that thinking whose reply was never seen is bound to the list as it is given.
+
+        Return what is known of such thinking from other lists; `None` if nothing is.
+        """
+        listed = listed_bindings(self.read(given, given.messages))
+        new = [key for key in listed if key not in self._bindings]
+        record = ThinkingRecord(self._seen.of(new))
+        self._take(record)
+        for key in new:
+            self._bindings.setdefault(key, listed[key])
+        return record if record.bound else None
 
     def fitted(self, given: GivenRequest, messages: Sequence[Any], *, keeps: bool = False) -> FittedList:
         """Return a request without the thinking that no longer fits because it is edited, or was when the thinking was made.
@@ -227,7 +273,7 @@ class ListThinking:
         """
         sent, listed = self.read(given, messages), self.read(given, given.messages)
         kept = [block.key for block in sent.thinking if block.key not in dropped]
-        found = reply_bindings(sent.end, kept[-1] if kept else "", content)
+        found = reply_bindings(sent.end, kept[-1] if kept else "", content, "" if given.wire == "responses" else "assistant")
         if not found:
             return None
         tokens = reasoning // len(found) if reasoning else None

@@ -211,13 +211,19 @@ class OpenConversations:
         return lane
 
     def _lane(self, name: ConversationName) -> Lane:
-        lane = self._lanes.pop(name.session, None) or Lane(name, next(self._places), may_be_edited=self._exists(name.session))
+        lane = self._lanes.pop(name.session, None) or Lane(name, self._place_of(name), may_be_edited=self._exists(name.session))
         self._lanes[name.session] = lane
         if name.client and not name.agent and name.client not in self._mains:
             self._mains[name.client] = name.session
             while len(self._mains) > MOST_OPEN:
                 self._mains.popitem(last=False)
         return lane
+
+    def _place_of(self, name: ConversationName) -> int:
+        """The place of a new lane: that of another one of the same agent, whose list it may go on with by another model."""
+        same = (lane.place for lane in reversed(self._lanes.values()) if name.client and lane.name[1:] == name[1:])
+        place = next(same, None)
+        return next(self._places) if place is None else place
 
     def _exists(self, session: str) -> bool:
         try:

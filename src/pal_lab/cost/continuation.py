@@ -25,7 +25,7 @@ from pal.replay.recording import LoadedSession, RecordedSession, RecordingIndex,
 from pal.replay.replay import UNSEEN_SOURCE, replay, view_at
 from pal.replay.simulation import WINDOW, for_replay
 from pal.text import plain, short
-from palimpsest.agent.calls import whole_reply
+from palimpsest.agent.calls import as_spoken_by, whole_reply
 from palimpsest.agent.limits import price_of_limit
 from palimpsest.agent.named_profiles import profile
 from palimpsest.audit.tool_calls import action_of, args_of
@@ -244,7 +244,7 @@ async def continued(run: ContinuationRun, provider: Provider, collect: Callable[
 
 
 async def _one(run: ContinuationRun, request: ContinuationRequest, provider: Provider) -> Continuation:
-    params = Params(max_tokens=min(run.reply, run.card.reply))
+    params = as_spoken_by(provider, Params(max_tokens=min(run.reply, run.card.reply)))
     try:
         reply = await whole_reply(provider, encode(request.view, run.card, run.tools, params, run.fetch))
     except ProviderError as error:

@@ -86,10 +86,13 @@ def announce_changes(session: Session) -> None:
 
 def _effort_to_state(session: Session) -> str:
     """The effort that the list must state, because the field of the request stays what earlier reasoning is bound to; empty if none."""
-    wanted = accepted_effort(session.params.effort, session.card)
-    if not wanted or session.card.wire != "responses":
+    card = session.card
+    if card.wire != "responses":
         return ""
-    holds = stated_effort(session.log.view.items) or accepted_effort(session.request_params.effort, session.card)
+    wanted = accepted_effort(session.params.effort, card) or card.default_effort
+    holds = stated_effort(session.log.view.items) or accepted_effort(session.request_params.effort, card) or card.default_effort
+    if holds and not wanted:
+        session.tell("effort", (f"{card.name} stays at effort {holds}: the one that it has unasked is not known; set another effort",))
     return wanted if holds != wanted else ""
 
 
@@ -245,7 +248,7 @@ async def _attempt(
 def _prepared(session: Session, outgoing: Outgoing, provider: Provider) -> PreparedCall:
     """Return the encoded request and its `CallStarted`, after storing the blobs to which that refers."""
     blobs, card = session.environment.blobs, outgoing.card
-    params = _with_ids(session, outgoing, resolved_params(outgoing.params, card))
+    params = _with_ids(session, outgoing, resolved_params(as_spoken_by(provider, outgoing.params), card))
     # Other servers of the same wire may refuse a field that they do not know.
     if outgoing.purpose == TURN and card.diagnoses_cache and getattr(provider, "is_direct", False):
         params = replace(params, compared_reply=session.derived.cache.comparable_reply(card.name))
@@ -275,6 +278,11 @@ def _prepared(session: Session, outgoing: Outgoing, provider: Provider) -> Prepa
         withheld=fit.withheld,
     )
     return PreparedCall(provider, request, started, fit.thinking, bool(params.compared_reply))
+
+
+def as_spoken_by(provider: Provider, params: Params) -> Params:
+    """The parameters of a request for the version of the API that a provider asks for."""
+    return replace(params, api_version=str(getattr(provider, "api_version", "")))
 
 
 def _estimate(session: Session, view: View, withheld: tuple[str, ...]) -> int:

@@ -444,7 +444,7 @@ class Session:
         call = self.log.view.call
         if call is None or call.model != self.card.name or call.prefix in ("", ANY_PREFIX) or call.wire != "responses":
             return self.params
-        return replace(self.params, effort=sent_effort(call)) if self.params.effort else self.params
+        return replace(self.params, effort=sent_effort(call))
 
     @property
     def bills(self) -> tuple[float, float] | None:

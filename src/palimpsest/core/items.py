@@ -85,6 +85,7 @@ class Text(Value, frozen=True, tag="text"):
     """Plain text. Consecutive contents with the same `ref` are parts of one message of the provider.
 
     `attached` marks a text that came with the input of the user without being typed by the user: from a pipe, a file or a command.
+    `citations` is the JSON of what a reply cites there; it goes back as it came to models that bind thinking to it.
     """
 
     text: str
@@ -92,6 +93,7 @@ class Text(Value, frozen=True, tag="text"):
     phase: str = ""
     ref: str = ""
     attached: bool = False
+    citations: str = ""
 
 
 class Thinking(Value, frozen=True, tag="thinking"):

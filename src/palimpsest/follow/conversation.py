@@ -23,8 +23,11 @@ from palimpsest.core.items import Loss, ReasoningLost
 from palimpsest.core.log import Log
 from palimpsest.core.plans import Moment
 from palimpsest.core.ports import Provider
+from palimpsest.core.undo import plan_undo
 from palimpsest.core.view import View
+from palimpsest.follow.output import OWNER
 from palimpsest.follow.preparing import FollowedList, Prepared, end_call, leading_system_messages
+from palimpsest.follow.rewinding import SeenReply
 from palimpsest.follow.shapes import digest_of_message, plain_value
 from palimpsest.policies.named import DEFAULT
 from palimpsest.stores.home import AnyHome, Home, MemoryHome, new_id
@@ -118,11 +121,19 @@ class Conversation:
     a conversation; they wait for each other.
     """
 
-    def __init__(self, session: Session, home: AnyHome, *, shape: WireName | None = None, provider: Provider | None = None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        home: AnyHome,
+        *,
+        shape: WireName | None = None,
+        provider: Provider | None = None,
+        replies: dict[str, SeenReply] | None = None,
+    ) -> None:
         self.session = session
         self.home = home
         self._provider = provider
-        self._followed = FollowedList(session, shape)
+        self._followed = FollowedList(session, shape, replies)
 
     @classmethod
     def open(
@@ -137,11 +148,13 @@ class Conversation:
         provider: Provider | None = None,
         origin: str = "mirror",
         opener: EventRef | None = None,
+        replies: dict[str, SeenReply] | None = None,
     ) -> Self:
         """Open the conversation of an id, or begin one; without a `home` it is kept in memory.
 
         `settings` are those of the profile, such as `PAL_COMPACT_AT`. The first list tells the `shape` if it is not given. Policies that
         want a model get the `provider`, or none. `origin` and `opener` are recorded of a new one: the program, and whose sub-agent it is.
+        Conversations between which a list may change, as with another model, share one dictionary of `replies`.
         Raises `BadInput` for an unknown profile, `Locked` if another process has it open.
         """
         place = Home.in_memory() if home is None else home if isinstance(home, Home | MemoryHome) else Home.at(home)
@@ -155,7 +168,7 @@ class Conversation:
         else:
             opened = SessionOpened(id or new_id(place), origin=origin, opener=opener)
             session = Session.create(opened, chosen, card, environment)
-        return cls(session, place, shape=shape, provider=provider)
+        return cls(session, place, shape=shape, provider=provider, replies=replies)
 
     @property
     def id(self) -> str:
@@ -231,12 +244,18 @@ class Conversation:
         return tuple(edit_records(self.session.log))
 
     def undo(self, edit: int | EditRecord, *, edits: tuple[int, ...] = (), why: str = "undone by the owner of the list") -> None:
-        """Undo an edit and those that rest on it, so that the next list shows the originals; of an event with several, those of `edits`.
+        """Undo an edit of a policy and those that rest on it, so that the next list shows the originals; of several, those of `edits`.
 
-        Raises `BadInput` if it cannot be undone.
+        Raises `BadInput` if it cannot be undone. What the owner changed in the list only the owner can take back, in the list.
         """
-        end_call(self.session.log)
-        self.session.undo(edit if isinstance(edit, int) else edit.event, edits, why)
+        log, seq = self.session.log, edit if isinstance(edit, int) else edit.event
+        for body in plan_undo(log, seq, edits, why).undone:
+            undone = log.event(body.event).body
+            if isinstance(undone, ViewEdited) and undone.by == OWNER:
+                rests = "" if body.event == seq else f"; edit {seq} is what it rests on"
+                raise BadInput(f"edit {body.event} was made in the list by its owner: change the list instead{rests}", where=log.session)
+        end_call(log)
+        self.session.undo(seq, edits, why)
 
     def recall(self, what: str = "", *, id: str = "", words: str = "", offset: int = 0, lines: str = "") -> str:  # noqa: A002 - the argument of the tool
         """Return an item in full by its id, or the items in which all words occur; `what` is either. At most 32 kB.
@@ -361,6 +380,7 @@ class Conversations:
         self.reason = ""
         self._name = name
         self._options = options
+        self._replies: dict[str, SeenReply] = {}
         self._open: OrderedDict[str, Conversation] = OrderedDict()
         self._lock = Lock()
 
@@ -378,11 +398,11 @@ class Conversations:
 
     def _opened(self, name: str | None, model: str, shape: WireName) -> Conversation:
         try:
-            return Conversation.open(name, model=model, shape=shape, **self._options)
+            return Conversation.open(name, model=model, shape=shape, replies=self._replies, **self._options)
         except (PalimpsestError, OSError) as error:
             # Such as a session that another process has open, or a full disk: neither may stop the loop of another program.
             self.reason = str(error)
-            return Conversation.open(model=model, shape=shape, **self._options | {"home": None})
+            return Conversation.open(model=model, shape=shape, replies=self._replies, **self._options | {"home": None})
 
     def all(self) -> tuple[Conversation, ...]:
         """Return the open conversations; the one that was used last is the last."""

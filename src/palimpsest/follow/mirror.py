@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from palimpsest.core.events import Body, ContextStated, Event, ForeignNoted, ModelReplied, ToolReturned, ViewEdited
-from palimpsest.core.items import Content, Edit, Fold, Insert, Keep, Mask, Text, Thinking, ToolCall, ToolResult, text_of
+from palimpsest.core.items import Content, Edit, Fold, Insert, Keep, Mask, Text, Thinking, ToolCall, ToolResult, seq_of, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.view import View
 from palimpsest.follow.output import (
@@ -413,6 +413,9 @@ class Mirror:
         """Return the item of each thinking block of the list, by the key of the block."""
         found: dict[str, str] = {}
         for element, taken in zip(self.elements.known, self._seen, strict=False):
+            if element.items and (key := thinking_key(taken.plain)):
+                # The last part of reasoning on Responses has what is sealed.
+                found[key] = element.items[-1]
             blocks = tables_at(taken.plain, "content")
             if not any(map(thinking_key, blocks)):
                 continue
@@ -421,6 +424,20 @@ class Mirror:
                 if is_json(block) and (key := thinking_key(block)):
                     found[key] = name
         return found
+
+    def reply_at(self, place: int) -> tuple[range, Sequence[Json]]:
+        """Return the places of the messages of one reply, of which one is given, and its blocks: on Responses each message is one."""
+        if self.shape.wire != "responses":
+            return range(place, place + 1), tables_at(self._seen[place].plain, "content")
+        reply = self._reply_of(place)
+        first = next((at + 1 for at in range(place, -1, -1) if self._reply_of(at) != reply), 0)
+        end = next((at for at in range(place, len(self._seen)) if self._reply_of(at) != reply), len(self._seen))
+        return range(first, end), [taken.plain for taken in self._seen[first:end]]
+
+    def _reply_of(self, place: int) -> int | None:
+        """The event that brought a message; `None` for one without contents."""
+        items = self.elements.known[place].items
+        return seq_of(items[0]) if items else None
 
     def with_prefix(self, view: View, messages: list[object], comparison: ListComparison) -> list[object] | None:
         """Return a list that went back as a view shows what it shares with the one before; `None` if that breaks a rule of the provider."""

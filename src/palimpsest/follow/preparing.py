@@ -20,9 +20,9 @@ from palimpsest.core.undo import undo
 from palimpsest.core.view import View
 from palimpsest.follow.mirror import ListComparison, Mirror
 from palimpsest.follow.output import OWNER, NewMessage, Splice, record_of, tools_of, with_call
-from palimpsest.follow.rewinding import FollowedThinking, RewoundState, go_back, priced
+from palimpsest.follow.rewinding import FollowedThinking, RewoundState, SeenReply, go_back, priced
 from palimpsest.follow.shapes import BREAKPOINT, MessageShape, copied, detected_wire, digest_of_message, equals, plain_value, shape_of
-from palimpsest.wire.encode import ThinkingFit, card_on_wire
+from palimpsest.wire.encode import ThinkingFit, card_on_wire, is_bound
 from palimpsest.wire.json_reading import is_json, text
 from palimpsest.wire.models import WireName
 from palimpsest.wire.reply import error_object, thinking_refused
@@ -216,7 +216,7 @@ class _Given(NamedTuple):
 class FollowedList:
     """A session and the mirror of the list that another program owns; one thread at a time uses it."""
 
-    def __init__(self, session: Session, wire: WireName | None = None) -> None:
+    def __init__(self, session: Session, wire: WireName | None = None, replies: dict[str, SeenReply] | None = None) -> None:
         self.session = session
         self.reason = ""
         self._wire = wire
@@ -228,7 +228,7 @@ class FollowedList:
         self._syncs = False
         self._lock = Lock()
         self._mirror = Mirror(self._shape(wire or session.card.wire), session.log.events())
-        self._thinking = FollowedThinking(session)
+        self._thinking = FollowedThinking(session, replies)
         # What was sent last, and what the provider refused of it and has not answered without yet.
         self._sent: tuple[_Given | None, ThinkingFit] = (None, ThinkingFit())
         self._refused: tuple[ThinkingRefused, tuple[str, ...]] | None = None
@@ -301,8 +301,9 @@ class FollowedList:
         if prepared is None or ran.edited:
             prepared = self._rendered(given.messages, given.listed, ran)
         fit = ThinkingFit()
-        if fits_thinking and self.wire == "anthropic" and session.card.binds_thinking:
-            sent, fit = self._thinking.fitted(self._mirror, given.system, self._tools_given(), prepared.messages)
+        if fits_thinking and is_bound(card_on_wire(session.card, self.wire)):
+            heads = leading_system_messages(given.listed, self.wire)
+            sent, fit = self._thinking.fitted(self._mirror, heads, given.system, self._tools_given(), prepared.messages)
             prepared = prepared._replace(messages=sent)
         self._sent, self._refused = (given, fit), None
         if given.is_new and moment != "asked":
@@ -369,6 +370,7 @@ class FollowedList:
     def _record_reply(self, bodies: Sequence[Body], decoded: ModelReplied) -> None:
         """Append the events of a reply; the first of them is the outcome of the open call and has the usage."""
         log, mirror = self.session.log, self._mirror
+        self._thinking.note_reply(decoded)
         # The model is the asked one, unless a fallback gave the reply.
         model = decoded.model or self.session.card.name
         facts = replace(decoded, parts=(), call=log.open_call, model=model, message=decoded.message or _OBSERVED)

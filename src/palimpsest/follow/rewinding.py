@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from palimpsest.agent.session import Session
 from palimpsest.audit.loss import loss_of
 from palimpsest.core.errors import BadEdit, BadInput
-from palimpsest.core.events import CallStarted, EditUndone, Event, Rewound, ViewEdited, items_of
+from palimpsest.core.events import CallStarted, EditUndone, Event, ModelReplied, Rewound, ViewEdited, items_of
 from palimpsest.core.items import Edit, Fold, Insert, Into, Keep, Mask, Unmask, into_of, kept_ids, seq_of
 from palimpsest.core.lines import EventRange, Path
 from palimpsest.core.view import View
@@ -21,13 +21,12 @@ from palimpsest.wire.binding import (
     SentList,
     fitting,
     listed_bindings,
-    read_messages,
+    read_list,
     reply_bindings,
-    thinking_key,
     without_thinking,
 )
-from palimpsest.wire.encode import ThinkingFit
-from palimpsest.wire.json_reading import Json, tables_at
+from palimpsest.wire.encode import ThinkingFit, content_key
+from palimpsest.wire.repair import may_read_state
 
 
 class RewoundState(NamedTuple):
@@ -193,6 +192,16 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 _NO_CALL: Final = CallStarted("", "")
+# Thinking blocks whose replies are kept for other lists.
+_MOST_REPLIES: Final = 20_000
+
+
+class SeenReply(NamedTuple):
+    """What a reply answered: the digest of the list, the key of the last thinking in it, and the model that replied."""
+
+    prefix: str
+    after: str
+    model: str
 
 
 class FollowedThinking:
@@ -201,25 +210,42 @@ class FollowedThinking:
     Other thinking is bound to where it stands in the list as its owner wrote it. Used by one thread at a time.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, replies: dict[str, SeenReply] | None = None) -> None:
         self._session = session
+        # Replies by the keys of their thinking; shared with other lists, because a switch of models begins another one.
+        self._replies = {} if replies is None else replies
         # The request that the reply of an event answered.
         self._calls: dict[int, CallStarted] = {}
         self._facts = BlockFactsCache()
 
-    def fitted(self, mirror: Mirror, system: object, tools: Sequence[Any], sent: Sequence[Any]) -> tuple[Sequence[Any], ThinkingFit]:
-        """Return the messages without the thinking that no longer fits them, and what is recorded about it."""
+    def note_reply(self, reply: ModelReplied) -> None:
+        """Take in a reply to the open call."""
+        log = self._session.log
+        call = None if log.open_call is None else log.event(log.open_call).body
+        if isinstance(call, CallStarted) and call.prefix:
+            seen = SeenReply(call.prefix, call.after, call.model)
+            self._replies |= {key: seen for part in reply.parts if (key := content_key(part))}
+            while len(self._replies) > _MOST_REPLIES:
+                self._replies.pop(next(iter(self._replies)), None)
+
+    def fitted(
+        self, mirror: Mirror, leading: int, system: object, tools: Sequence[Any], sent: Sequence[Any]
+    ) -> tuple[Sequence[Any], ThinkingFit]:
+        """Return the messages without the thinking that no longer fits them, and what is recorded about it.
+
+        The first `leading` of them are instructions that stand in the list.
+        """
         known = mirror.plain_messages()
         by_identity = {id(message): plain for message, plain in known}
-        listed = [plain for _, plain in known]
         plain = [by_identity.get(id(message)) or plain_value(message) for message in sent]
-        about = plain_value(system), [plain_value(tool) for tool in tools]
-        reading = read_messages(*about, plain, self._facts)
+        about = mirror.shape.wire, plain_value(system), [plain_value(tool) for tool in tools]
+        reading = read_list(*about, plain, cache=self._facts)
         if not reading.thinking:
             return sent, ThinkingFit(reading.end)
         items = mirror.thinking_items()
-        bindings = self._bindings(items, listed, read_messages(*about, listed, self._facts))
-        fits = fitting(reading.thinking, bindings)
+        listed = read_list(*about, [*plain[:leading], *(message for _, message in known)], cache=self._facts)
+        bindings = self._bindings(mirror, items, leading, listed)
+        fits = fitting([block for block in reading.thinking if self._reads(block.key)], bindings)
         keys = [block.key for block in reading.thinking]
         after = next((key for key in reversed(keys) if key in fits), "")
         left_out = tuple(items[key] for key in keys if key not in fits and key in items)
@@ -233,15 +259,26 @@ class FollowedThinking:
         given = {id(value): message for value, message in zip(plain, sent, strict=True)}
         return [given.get(id(message), message) for message in without_thinking(plain, fits)]
 
-    def _bindings(self, items: Mapping[str, str], listed: Sequence[Json], reading: SentList) -> Mapping[str, Binding]:
-        bindings = listed_bindings(reading)
-        for number in dict.fromkeys(block.message for block in reading.thinking):
-            blocks = tables_at(listed[number], "content")
-            name = next((items[key] for block in blocks if (key := thinking_key(block)) in items), "")
-            call = self._call_of(name) if name else _NO_CALL
-            if call.prefix:
-                bindings |= reply_bindings(call.prefix, call.after, blocks)
+    def _bindings(self, mirror: Mirror, items: Mapping[str, str], leading: int, listed: SentList) -> Mapping[str, Binding]:
+        bindings = listed_bindings(listed)
+        role = "" if mirror.shape.wire == "responses" else "assistant"
+        read: set[int] = set()
+        for block in listed.thinking:
+            place = block.message - leading
+            if place in read or block.key not in items:
+                continue
+            places, blocks = mirror.reply_at(place)
+            read.update(places)
+            call = self._call_of(items[block.key])
+            answered = call if call.prefix else self._replies.get(block.key)
+            if answered is not None:
+                bindings |= reply_bindings(answered.prefix, answered.after, blocks, role)
         return bindings
+
+    def _reads(self, key: str) -> bool:
+        """Whether the model of the list reads a thinking block; the provider leaves out the others, as if they were not there."""
+        seen, card = self._replies.get(key), self._session.card
+        return seen is None or may_read_state(card.provider, seen.model, card)
 
     def _call_of(self, item: str) -> CallStarted:
         """The request that the reply with this item answered; one without a prefix if it is not known."""

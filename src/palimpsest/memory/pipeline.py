@@ -8,7 +8,15 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from palimpsest.agent.calls import answered_together, offered_tools, schema_refused, side_request_view, whole_reply, with_reply_limit
+from palimpsest.agent.calls import (
+    answered_together,
+    as_spoken_by,
+    offered_tools,
+    schema_refused,
+    side_request_view,
+    whole_reply,
+    with_reply_limit,
+)
 from palimpsest.agent.session import in_thread
 from palimpsest.core.errors import BadInput, NoModel, PalimpsestError, ProviderError
 from palimpsest.core.events import Usage
@@ -358,7 +366,7 @@ class DirectAnswers:
         view, tools = side_request_view(View(), want, card), offered_tools(want)
         params = replace(Params(parallel=False), effort=want.effort, schema=Raw(want.schema.encode()) if want.schema else NULL)
         shown = "\n".join((want.prompt, *(text_of(item.content) for item in want.items)))
-        limited = with_reply_limit(params, card, estimate(shown), want.reply)
+        limited = as_spoken_by(provider, with_reply_limit(params, card, estimate(shown), want.reply))
         try:
             return await whole_reply(provider, encode(view, card, tools, resolved_params(limited, card)))
         except ProviderError as error:

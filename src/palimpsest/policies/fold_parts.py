@@ -32,6 +32,7 @@ from palimpsest.audit.uses import clearing_masks
 from palimpsest.audit.visible import KnownText, changed_paths, known_texts
 from palimpsest.core.items import (
     EMPTY_MAPPING,
+    MODEL_KINDS,
     Fold,
     Item,
     Keep,
@@ -548,8 +549,34 @@ def fold_within(
     into += [Keep(item.id) for item in run if item.id in context and item.id not in kept]
     into += [Keep(item.id) for item in run if item.id in work.ids and item.id not in kept | context]
     into += work.texts
+    into = _with_bound_thinking(situation, run, into)
     fold = Fold(run[0].id, run[-1].id, tuple(into))
     return FoldCandidate((fold, *work.masks), tokens_after(situation, run, fold) - work.freed, work.lost)
+
+
+def _with_bound_thinking(situation: Situation, run: Sequence[Item], pieces: Sequence[Put | Keep]) -> list[Put | Keep]:
+    """The pieces of a fold with the thinking that still fits: as long as they are the items that the run begins with."""
+    if not situation.reasoning:
+        return [*pieces]
+    begun: list[Put | Keep] = []
+    waiting: list[Keep] = []
+    left = iter(pieces)
+    piece = next(left, None)
+    for item in run:
+        if item.id in situation.reasoning or _is_blank_reply(item):
+            waiting.append(Keep(item.id))
+            continue
+        if piece != Keep(item.id):
+            break
+        # Thinking is not sent without anything of its reply behind it.
+        begun += [*(waiting if item.kind in MODEL_KINDS else ()), piece]
+        waiting, piece = [], next(left, None)
+    return [*begun, *([piece] if piece is not None else ()), *left]
+
+
+def _is_blank_reply(item: Item) -> bool:
+    """Whether an item is white space of a reply, which the thinking behind it may be bound to."""
+    return item.kind == "assistant" and isinstance(item.content, Text) and not item.content.text.strip()
 
 
 def _command_events(situation: Situation, tail: Sequence[Item]) -> frozenset[int]:

@@ -19,6 +19,7 @@ from palimpsest.providers.http import (
     provider_errors,
     read_reply,
     status_error,
+    version_in,
     with_betas,
 )
 from palimpsest.wire.encoding import offered_names
@@ -50,7 +51,8 @@ class ClientProvider:
     """Sends requests through a client that the caller has made. Keys, addresses, proxies and cloud accounts are those of the client.
 
     The client encodes the request again, so its bytes may differ from the recorded ones; their JSON value does not. The client is not
-    closed here, and its own retries are turned off, because the engine records each attempt. `limits` bound a whole reply.
+    closed here, and its own retries are turned off, because the engine records each attempt. `limits` bound a whole reply. `api_version` is
+    the version of Anthropic's API that the client speaks.
     """
 
     def __init__(
@@ -62,6 +64,8 @@ class ClientProvider:
         self._client = client.with_options(max_retries=0) if hasattr(client, "with_options") else client
         self._card = card
         self._limits = limits
+        headers = getattr(client, "default_headers", None)
+        self.api_version = version_in(headers) if isinstance(headers, Mapping) else ""
         secrets = (getattr(client, name, None) for name in ("api_key", "auth_token"))
         self._redactor = Redactor(tuple(secret for secret in secrets if isinstance(secret, str) and secret))
 

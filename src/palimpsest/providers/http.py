@@ -83,6 +83,12 @@ def _printable(given: str) -> str:
 
 
 _BETA = "anthropic-beta"
+_VERSION_HEADER = "anthropic-version"
+
+
+def version_in(headers: Mapping[str, str]) -> str:
+    """Return the version of Anthropic's API that headers name, in any spelling; empty if they name none."""
+    return next((value.strip() for name, value in headers.items() if name.lower() == _VERSION_HEADER), "")
 
 
 def with_betas(headers: Mapping[str, str], betas: tuple[str, ...]) -> dict[str, str]:
@@ -455,8 +461,8 @@ class HttpProvider:
     """A model at an HTTP address. Address and API key default to the environment variables of the official clients.
 
     `timeout` is the longest silence in seconds, `limits` bound a whole reply. `is_direct` says that the address is the one of the maker of
-    the model, who knows every documented field. As an async context manager, or from `keep_open` on until
-    `aclose`, it keeps connections open between requests.
+    the model, who knows every documented field; `api_version` is the version of Anthropic's API that its headers ask for, empty for the
+    usual one. As an async context manager, or from `keep_open` on until `aclose`, it keeps connections open between requests.
     """
 
     def __init__(
@@ -489,6 +495,7 @@ class HttpProvider:
         self._timeout = timeout
         self._limits = limits
         self._headers = {name: checked_header(value, f"the header {name}", card.name) for name, value in (headers or {}).items()}
+        self.api_version = version_in(self._headers)
         self._redactor = Redactor((self._key, *credential_forms(parts.username or "", parts.password or ""), *_secrets(self._headers)))
         self._keeps_open = False
         self._client: httpx.AsyncClient | None = None
@@ -611,7 +618,7 @@ class HttpProvider:
     def _request_headers(self, wire: WireName, betas: tuple[str, ...] = ()) -> dict[str, str]:
         headers = {"content-type": "application/json", "accept": "text/event-stream, application/json", "user-agent": "palimpsest"}
         if wire == "anthropic":
-            headers["anthropic-version"] = _VERSION
+            headers[_VERSION_HEADER] = _VERSION
             if self._key:
                 headers["x-api-key"] = self._key
         elif self._key:

@@ -74,6 +74,7 @@ class RetryingProvider:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
+        self.api_version = str(getattr(provider, "api_version", ""))
         self._provider = provider
         self._policy = policy
         self._sleep = sleep

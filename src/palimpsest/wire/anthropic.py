@@ -176,6 +176,7 @@ _ANY_TOOL = "required"
 # Group of a text of white space in a reply.
 _BLANK = "blank"
 _THINKING_BLOCKS = frozenset({"thinking", "redacted_thinking"})
+_CITATIONS: Final = "citations"
 
 
 class AnthropicWire:
@@ -231,7 +232,9 @@ class AnthropicWire:
                     return compaction_fragment(empty_fragment(item), content)
                 from_thinking = kind in _THINKING_BLOCKS
                 place = BlockKind.THINKING if from_thinking else BlockKind.ASSISTANT
-                return Fragment(item, place if role_of(item) == "assistant" else BlockKind.USER, content.data.encode())
+                if role_of(item) == "assistant":
+                    return Fragment(item, place, content.data.encode())
+                return Fragment(item, BlockKind.USER, self._user_block(content))
             case ToolCall():
                 name = wire_id or valid_call_id(content.call_id, "claude")
                 block = {
@@ -248,8 +251,12 @@ class AnthropicWire:
                 return self._result(item, content, wire_id)
 
     def _text_fragment(self, item: Item, content: Text) -> Fragment:
+        if content.role == "assistant":
+            cites = content.citations and self._card.provider == "anthropic" and self._card.binds_thinking
+            cited = {_CITATIONS: Raw(content.citations.encode())} if cites else {}
+            return Fragment(item, BlockKind.ASSISTANT, dump({"type": "text", "text": content.text, **cited}))
         if not is_statement(content):
-            return Fragment(item, BlockKind.ASSISTANT if content.role == "assistant" else BlockKind.USER, _text(content.text))
+            return Fragment(item, BlockKind.USER, _text(content.text))
         body = _text(framed_statement(content.text))
         if not self._card.takes_system_messages:
             return Fragment(item, BlockKind.USER, body)
@@ -284,7 +291,13 @@ class AnthropicWire:
             case Image() | Document():
                 return self._media(part)
             case Opaque():
-                return part.data.encode()
+                return self._user_block(part)
+
+    def _user_block(self, content: Opaque) -> bytes:
+        """A block in a message of the user, which has no citations where the version of the API refuses them."""
+        if not self._params.is_stricter or _CITATIONS not in content.data:
+            return content.data.encode()
+        return dump(_without_citations(parse(content.data, content.provider)))
 
     def _media(self, part: Image | Document) -> bytes:
         media = media_of(part)
@@ -415,6 +428,14 @@ class AnthropicWire:
 
     def _with_breakpoint(self, block: bytes) -> bytes:
         return block[:-1] + self._control
+
+
+def _without_citations(block: Json) -> Json:
+    """A block whose texts cite nothing, also those inside of it."""
+    kept = {key: value for key, value in block.items() if key != _CITATIONS or text(block, "type") != "text"}
+    if isinstance(inside := kept.get("content"), list):
+        kept["content"] = [_without_citations(each) if is_json(each) else each for each in inside]
+    return kept
 
 
 def _own_edits(params: Params) -> list[object]:
@@ -579,7 +600,8 @@ def decode_block(block: Json, card: ModelCard, args: str = "") -> Iterator[Conte
     match text(block, "type"):
         case "text":
             if shown_text := text(block, "text"):
-                yield Text(shown_text, role="assistant")
+                cited = block.get(_CITATIONS)
+                yield Text(shown_text, role="assistant", citations=decode_dump(cited) if isinstance(cited, list) and cited else "")
         case "thinking":
             thinking, signed = text(block, "thinking"), text(block, "signature")
             signature = Signature(card.provider, card.name, signed) if signed else None

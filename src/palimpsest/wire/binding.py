@@ -9,9 +9,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import Raw, Struct
 
-from palimpsest.core.items import Fold, Item, Keep, Opaque
+from palimpsest.core.items import EMPTY_MAPPING, Fold, Item, Keep, Opaque
 from palimpsest.wire.encoding import opaque_type
 from palimpsest.wire.json_reading import Json, is_json, parse, table_at, tables_at, text
+from palimpsest.wire.rules import RESPONSES_ITEMS
 
 # Three use it: our own encoder, lists that we follow, and the gateway. Each reads the list that it is about to send (`read_messages`),
 # looks up what its thinking is bound to, and leaves out the blocks that are not in `fitting`. The key of a thinking block is a digest of
@@ -26,7 +27,14 @@ _canonical: Final = msgspec.json.Encoder(order="sorted").encode
 _decode: Final = msgspec.json.Decoder().decode
 _DIGEST_BYTES: Final = 16
 _CACHE: Final = "cache_control"
-_SECRETS: Final[Mapping[str, str]] = {"thinking": "signature", "redacted_thinking": "data", "reasoning": "encrypted_content"}
+_SEALED: Final = "encrypted_content"
+_REASONING: Final = "reasoning"
+_MESSAGE: Final = "message"
+# The items of Responses that belong to the reasoning before them.
+_REASONED: Final = frozenset({"function_call", "custom_tool_call", _MESSAGE})
+# What only a reply of Responses says of an item, which its owner need not send back.
+_OUTPUT_ONLY: Final = frozenset({"id", "status", "annotations", "logprobs"})
+_SECRETS: Final[Mapping[str, str]] = {"thinking": "signature", "redacted_thinking": "data", _REASONING: _SEALED}
 
 
 ANY_PREFIX: Final = "*"
@@ -112,11 +120,15 @@ def reply_bindings(end: str, after: str, content: Iterable[object], role: str = 
 
 
 def without_thinking(messages: Sequence[Any], fits: Iterable[str] = ()) -> list[Any]:
-    """The messages of an Anthropic list with no thinking but the blocks whose keys are given; all others are the same objects.
+    """The messages of a list with no thinking but the blocks whose keys are given; all others are the same objects.
 
-    A message that has no other block goes too, and its neighbours become one message, because roles alternate.
+    On Anthropic Messages a message that has no other block goes too, and its neighbours become one message, because roles alternate. On
+    Responses what belongs to reasoning that goes loses its id: with it, the provider asks for the reasoning.
     """
-    kept, sent, gap = frozenset(fits), list[Any](), False
+    kept = frozenset(fits)
+    if any(text(item, "type") == _REASONING for item in messages if is_json(item)):
+        return _without_reasoning(messages, kept)
+    sent, gap = list[Any](), False
     for message in messages:
         content = message.get("content") if is_json(message) else None
         blocks = [block for block in content if not _is_left_out(block, kept)] if isinstance(content, list) else content
@@ -128,6 +140,22 @@ def without_thinking(messages: Sequence[Any], fits: Iterable[str] = ()) -> list[
         else:
             sent.append(message if blocks == content else {**message, "content": blocks})
         gap = False
+    return sent
+
+
+def _without_reasoning(items: Sequence[Any], kept: frozenset[str]) -> list[Any]:
+    sent, is_detached = list[Any](), False
+    for item in items:
+        kind = text(item, "type") if is_json(item) else ""
+        if kind == _REASONING:
+            is_detached = _is_left_out(item, kept)
+            if not is_detached:
+                sent.append(item)
+            continue
+        is_detached = is_detached and kind in _REASONED
+        sent.append({key: value for key, value in item.items() if key != "id"} if is_detached and "id" in item else item)
+        # Calls side by side belong to the same reasoning, a message ends it.
+        is_detached = is_detached and kind != _MESSAGE
     return sent
 
 
@@ -258,6 +286,15 @@ def read_messages(
     return SentList(tuple(thinking), rolling.state)
 
 
+def read_list(
+    wire: str, system: object, tools: object, messages: object, *, cache: BlockFactsCache | None = None, beside: Json = EMPTY_MAPPING
+) -> SentList:
+    """Read a list of either wire; `beside` are other fields of the request, some of which count on Responses."""
+    if wire == "responses":
+        return read_input({**beside, "instructions": system, "tools": tools}, messages, cache)
+    return read_messages(system, tools, messages, cache)
+
+
 def read_input(fields: Json, items: object, cache: BlockFactsCache | None = None) -> SentList:
     """Read a list of Responses; `fields` are those of the request, some of which count there: instructions, tools, format and effort."""
     cache = cache or BlockFactsCache()
@@ -266,7 +303,9 @@ def read_input(fields: Json, items: object, cache: BlockFactsCache | None = None
     thinking: list[SentThinking] = []
     for number, item in enumerate(items if isinstance(items, list | tuple) else ()):
         facts = cache.facts(item)
-        if not facts.is_thinking:
+        if facts.is_compaction:
+            rolling.begin_at(facts, "", _NO_ENDS)
+        elif not facts.is_thinking:
             rolling.add(facts.digest)
         elif facts.key:
             thinking.append(SentThinking(facts.key, number, -1, rolling.state))
@@ -343,6 +382,9 @@ def _block_facts(block: object) -> BlockFacts:
     kind = text(value, "type")
     if kind in _SECRETS:
         return BlockFacts(b"", is_thinking=True, key=thinking_key(value))
+    is_sealed_item = _SEALED in value
+    if is_sealed_item if kind == "compaction" else kind in RESPONSES_ITEMS or (not kind and "role" in value):
+        return BlockFacts(_hash(_canonical(_plain_item(value))), is_compaction=kind in COMPACTION_TYPES and is_sealed_item)
     plain = _plain_block(value)
     if isinstance(content := plain.get("content"), list) and any(is_json(part) for part in content):
         plain = {**plain, "content": [_plain_block(part) if is_json(part) else part for part in content]}
@@ -350,6 +392,19 @@ def _block_facts(block: object) -> BlockFacts:
     if kind == "compaction" and value.get("content") is not None:
         return BlockFacts(_hash(_canonical(plain)), is_compaction=True, key=compaction_key(value))
     return BlockFacts(_hash(_canonical(plain)), loads)
+
+
+def _plain_item(item: Json) -> Json:
+    """An item of Responses by value: without what only a reply says, and a text alone as one part."""
+    plain = {key: value for key, value in item.items() if key not in _OUTPUT_ONLY}
+    plain.setdefault("type", _MESSAGE)
+    content = plain.get("content")
+    if isinstance(content, str):
+        content = [{"type": "output_text" if text(item, "role") == "assistant" else "input_text", "text": content}]
+    if isinstance(content, list):
+        parts = ({key: value for key, value in part.items() if key not in _OUTPUT_ONLY} if is_json(part) else part for part in content)
+        plain["content"] = [*parts]
+    return plain
 
 
 def _plain_block(block: Json) -> Json:

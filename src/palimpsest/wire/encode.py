@@ -81,7 +81,8 @@ class Encoder:
 
     def fragment_settings(self) -> tuple[object, ...]:
         """The parameters and tool settings on which the bytes of a single item depend."""
-        return self._params.dialect, self._params.echo, self._numbered_names, [tool.name for tool in self._tools if tool.form == "free"]
+        free = [tool.name for tool in self._tools if tool.form == "free"]
+        return self._params.dialect, self._params.echo, self._params.is_stricter, self._numbered_names, free
 
     def encode(self, view: View, withheld: AbstractSet[str] = _NOTHING) -> Request:
         """Encode a view without the thinking items in `withheld`; a text takes the place of a blob that is missing or damaged."""

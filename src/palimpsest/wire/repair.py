@@ -309,13 +309,14 @@ def role_of(item: Item) -> Role:
 def may_read_state(provider: str, model: str, card: ModelCard) -> bool:
     """Whether this model can use signatures and encrypted items of a provider and model.
 
-    OpenAI accepts them across a model family; some models read the thinking of others, which their cards name.
+    OpenAI accepts them across a model family, but behind what a model that drops reasoning cannot use it may drop its own. Some models read
+    the thinking of others, which their cards name.
     """
     if provider != card.provider:
         return False
     if model in {card.name, card.api_name} or parse_model_name(model).card in card.reads_thinking:
         return True
-    if card.wire == "responses" and card.family:
+    if card.wire == "responses" and card.family and not card.drops_reasoning:
         return model.startswith(card.family)
     return parse_model_name(model).card == parse_model_name(card.api_name or card.name).card
 

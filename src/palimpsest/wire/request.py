@@ -1,7 +1,7 @@
 """Inputs and result of encoding: tools, parameters, repairs and the request itself."""
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Raw, field, json
 from msgspec.structs import replace
@@ -74,7 +74,8 @@ class Params(Value, frozen=True):
     `compact_at` input tokens on the provider compacts by itself. `demanded_tool` is a tool, or `required` for any, that the last
     message asks for in words, because the model refuses to be forced; `fitted` says that the parameters are those that the card of the
     model accepts. `compared_reply` asks the provider to say why its cache missed what the request of that reply wrote: the provider's
-    id of the reply, empty for the first request, and `None` not to ask.
+    id of the reply, empty for the first request, and `None` not to ask. `api_version` is the version of Anthropic's API for which the
+    request is written; empty for the usual one.
     `CallStarted.params` records the result of `resolved_params`, so that the request can be rebuilt after its card has changed.
     """
 
@@ -110,8 +111,17 @@ class Params(Value, frozen=True):
     demanded_tool: str = ""
     fitted: bool = False
     compared_reply: str | None = None
+    api_version: str = ""
+
+    @property
+    def is_stricter(self) -> bool:
+        """Whether the version refuses sampling by any model, and citations in messages of the user."""
+        return self.api_version >= STRICTER_VERSION
 
 
+STRICTER_VERSION: Final = "2026-10-21"
+"""The first version of Anthropic's API that refuses sampling and citations of the user; versions are days."""
+_SAMPLING: Final = frozenset({"temperature", "top_p", "top_k"})
 DEFAULTS = Params()
 # From the lowest.
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -133,11 +143,21 @@ def fitted_params(params: Params, card: ModelCard) -> Params:
     """The parameters without what the model would refuse; those that were fitted once stay as they are, so that a log can be rebuilt."""
     if params.fitted:
         return params
+    if card.wire == "anthropic" and params.is_stricter:
+        params = _without_sampling(params)
     temperature = params.temperature if card.sampling else None
     params = replace(params, temperature=temperature, effort=accepted_effort(params.effort, card), fitted=True)
     if not card.forced_tools and params.tool_choice not in ("auto", "none"):
         params = replace(params, tool_choice="auto", demanded_tool=params.tool_choice)
     return _with_accepted_thinking(params, card) if card.wire == "anthropic" else params
+
+
+def _without_sampling(params: Params) -> Params:
+    extra = params.extra
+    if is_given(extra):
+        fields = json.decode(extra, type=dict[str, Raw])
+        extra = Raw(json.encode({name: value for name, value in fields.items() if name not in _SAMPLING}))
+    return replace(params, temperature=None, extra=extra)
 
 
 def accepted_effort(effort: str, card: ModelCard) -> str:
@@ -186,6 +206,7 @@ def adapted_params(params: Params, card: ModelCard) -> Params:
         fitted=False,
         # Another model has another cache, and may not know the field.
         compared_reply=None,
+        api_version="",
     )
 
 

@@ -544,9 +544,15 @@ class ResponseAssembler:
 
     def reply(self) -> ModelReplied:
         """The reply as far as it has arrived."""
+        return _reply(self._response, self._output(), self._card)
+
+    def message(self) -> DecodeJson:
+        """The reply as the response that it would be if it were not streamed."""
+        return {**self._response, "output": self._output()}
+
+    def _output(self) -> list[DecodeJson]:
         # Some servers omit the output at the end, because it was streamed.
-        output = tables_at(self._response, "output") or [self._whole(index) for index in sorted(self._items)]
-        return _reply(self._response, output, self._card)
+        return tables_at(self._response, "output") or [self._whole(index) for index in sorted(self._items)]
 
 
 IMAGE_PAYLOAD = 7_373

@@ -1,7 +1,6 @@
 """Thinking that is bound to its prefix, behind a gateway that edits, against the strict double of the provider."""
 
 import json
-import random
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +9,9 @@ from typing import Any
 
 import httpx
 import pytest
-from bound_client import KEY, MODEL, SYSTEM, TOOLS, BoundClient, is_said, marked, output, working_model
+from bound_client import CALLS_A_TURN, KEY, MODEL, SYSTEM, TOOLS, BoundClient, marked, working_model
+from followed_walk import FollowedWalk
+from left_out import needless
 from msgspec.structs import replace
 from running_gateway import gateway_running
 
@@ -21,9 +22,8 @@ from pal.gateway.thinking import BETA
 from pal.gateway.workers import ThreadWorkers
 from pal_lab.bench.live import gateway_process
 from palimpsest.audit.two_bills import GatewayBill
-from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import Failed, ModelReplied, ViewEdited
-from palimpsest.core.items import Fold, Mask, Put, ReasoningLost, Text
+from palimpsest.core.items import Mask, ReasoningLost
 from palimpsest.follow.conversation import Conversation
 from palimpsest.stores.home import Home
 from palimpsest.testing.strict.answers import ScriptedFailure, StrictRequest
@@ -119,102 +119,62 @@ def test_nothing_is_refused_because_of_an_edit_and_the_bill_keeps_its_limit_afte
         assert line["usd_without"] == pytest.approx(without, rel=0.01)
     assert (alone.refused, through.refused, behind.counts.refused, through.resent) == ([], [], {}, 0 if not threads else 1)
     assert len(through.messages) == len(alone.messages)
+    assert needless(behind) == []
     lost = said[-1]["reasoning_lost"]["blocks"]
     assert (lost > 0, paid < 0.9 * without) == ((mode != "lossless"),) * 2
     # What is left out stays out, and all that comes later is sent.
     assert behind.records[-1].thinking_sent == direct.records[-1].thinking_sent - lost
 
 
-class Walk:
-    """A conversation under random steps of its client and of those who edit it, every request of which the double answers."""
-
-    def __init__(self, home: Home, seed: int) -> None:
-        self.home, self.chance = home, random.Random(seed)
-        self.model, self.checker = StrictProvider(working_model), StrictProvider()
-        self.name = ConversationName("gateway-walk", "client")
-        self.host = EditingHost(home, "palimpsest")
-        self.messages: list[Any] = [said("Begin.")]
-        self.needless: list[str] = []
-        self.undone = False
-
-    def ask(self) -> None:
-        """One request and its reply; the client goes on with results, or its user says something."""
-        body = {"model": MODEL, "max_tokens": 4_096, "system": SYSTEM, "tools": TOOLS, "messages": marked(self.messages)}
-        self.host.follow(self.name, "", "anthropic", MODEL, json.dumps(body).encode())
-        prepared = self.host.plan(self.name.session, float("inf"))
-        sent = body if prepared.body is None else json.loads(prepared.body)
-        answer = self.model.answer(sent, headers=HEADERS)
-        assert answer.status == 200, answer.json
-        if not self.undone:
-            self.needless += [key for key in set(thinking_of(self.messages)) - set(thinking_of(sent["messages"])) if self.fits(sent, key)]
-        self.host.observe(self.name.session, b"".join(answer.pieces), "application/json", "planned")
-        self.messages.append({"role": "assistant", "content": answer.json["content"]})
-        calls = [block for block in answer.json["content"] if block["type"] == "tool_use"]
-        results = [{"type": "tool_result", "tool_use_id": each["id"], "content": output(each["input"]["command"], 5)} for each in calls]
-        stops = not calls or self.chance.random() < 0.1
-        self.messages.append({"role": "user", "content": [*results, *([{"type": "text", "text": "Go on."}] if stops else [])]})
-
-    def fits(self, sent: Any, key: str) -> bool:
-        """Whether the double would have accepted a block that was left out, at the place of its call in what was sent."""
-        block = next(each for message in self.messages for each in message["content"] if thinking_key(each) == key)
-        beside = next(message["content"] for message in self.messages if block in message["content"])
-        name = next((each.get("id") for each in beside if each["type"] == "tool_use"), None)
-        messages = [
-            {**each, "content": [block, *each["content"]]} if name and any(part.get("id") == name for part in each["content"]) else each
-            for each in sent["messages"]
-        ]
-        if messages == sent["messages"]:
-            return False
-        return self.checker.answer({**sent, "messages": messages}, path="/v1/messages/count_tokens", headers=HEADERS).status == 200
-
-    def step(self, name: str) -> None:
-        """Take one step; one that does not fit the state of the conversation is left out."""
-        conversation = self.host.conversation(self.name)
-        log, chance = conversation.session.log, self.chance
-        items = [item for item in log.view.items if item.kind in ("result", "user") and item.mask is None]
-        try:
-            match name:
-                case "mask" if items:
-                    log.append(ViewEdited((Mask((chance.choice(items).id,), STUB),), "test"))
-                case "fold" if len(log.view.items) > 8:
-                    turn = [number for number, item in enumerate(log.view.items) if item.kind == "user"]
-                    first, last = turn[0], chance.choice(turn)
-                    if first < last:
-                        run = log.view.items[first:last]
-                        log.append(ViewEdited((Fold(run[0].id, run[-1].id, (Put("summary", Text("short")),)),), "test"))
-                case "undo":
-                    conversation.undo(chance.choice([each.event for each in conversation.audit() if each.by == "test" and not each.undone]))
-                    self.undone = True
-                case "rewind":
-                    places = [number for number, message in enumerate(self.messages) if is_said(message)]
-                    self.messages = [*self.messages[: chance.choice(places)], said("Again.")]
-                case "restart":
-                    self.host.close(self.name.session)
-                    self.host = EditingHost(self.home, "palimpsest")
-                case _:
-                    return
-        except (PalimpsestError, IndexError):
-            return
-
-
 def said(text: str) -> Any:
     return {"role": "user", "content": [{"type": "text", "text": text}]}
 
 
-@pytest.mark.states("PV-11")
-@pytest.mark.states("PV-12")
-@pytest.mark.states("PV-16")
-def test_whatever_is_edited_undone_rewound_or_restarted_nothing_is_refused_and_nothing_left_out_that_fits(tmp_path: Path) -> None:
+@pytest.mark.states("PV-11", "PV-12", "PV-16", "PV-70")
+@pytest.mark.parametrize("model", [MODEL, "gpt-6.1-sol"])
+def test_whatever_is_edited_undone_rewound_or_restarted_nothing_is_refused_or_dropped_and_nothing_left_out_that_fits(
+    tmp_path: Path, model: str
+) -> None:
     lost = 0
-    for seed in range(8):
-        walk = Walk(Home.at(tmp_path / str(seed)), seed)
-        for number in range(40):
-            walk.ask()
-            if number % 2:
-                walk.step(walk.chance.choice(["mask", "mask", "fold", "undo", "rewind", "restart"]))
-        assert (seed, walk.model.counts.refused, walk.needless) == (seed, {}, [])
+    for seed in range(6):
+        walk = FollowedWalk(Home.at(tmp_path / str(seed)), seed, "gateway", model)
+        walk.go(36)
+        counts = walk.double.counts
+        assert (seed, counts.refused, counts.thinking_dropped, needless(walk.double)) == (seed, {}, 0, [])
+        assert counts.thinking_kept > counts.requests
         lost += sum("no longer fit" in why for why in noted(walk.home))
     assert lost > 8
+
+
+@pytest.mark.states("PV-09", "PV-16")
+def test_a_client_that_goes_on_with_a_model_that_reads_the_thinking_is_not_refused_what_an_edit_made_unusable(tmp_path: Path) -> None:
+    with StrictProvider(working_model) as model, gateway_process(PAL, "thrifty", tmp_path, model.url) as (url, _):
+        client = BoundClient(url, fields={"model": "claude-sonnet-5-5"})
+        for turn in range(4):
+            client.say(f"Turn {turn}.")
+        before = model.records[-1]
+        client.fields["model"] = "claude-opus-5-5"
+        client.say("And with another model.")
+    assert (client.refused, model.counts.refused) == ([], {})
+    # Something was edited, and what was thought before that is still sent.
+    assert before.thinking_sent < model.counts.requests - CALLS_A_TURN - 2
+    assert model.records[-1].thinking_kept > CALLS_A_TURN
+
+
+@pytest.mark.states("PV-03", "PV-09", "PV-16")
+def test_a_model_between_that_reads_none_of_the_thinking_breaks_the_chain_of_an_unedited_list_with_and_without_the_gateway(
+    tmp_path: Path,
+) -> None:
+    with StrictProvider(working_model) as model, gateway_running(Home.at(tmp_path), "palimpsest", model.url) as gateway:
+        refused = []
+        for url in (model.url, gateway.url):
+            client = BoundClient(url, lines=3)
+            for name in ("claude-opus-5-5", "claude-sonnet-5-5", "claude-opus-5-5"):
+                client.fields["model"] = name
+                client.say(f"On {name}.")
+            refused.append(client.refused)
+    assert refused[0] == refused[1]
+    assert [REFUSED in line for line in refused[0]] == [True]
 
 
 REFUSED = "The block is bound to a different conversation."
@@ -290,6 +250,30 @@ def test_a_refusal_that_no_edit_caused_reaches_the_client_as_it_is(tmp_path: Pat
             client.ask()
         assert (len(client.refused), model.counts.refused) == (1, {"binding": 2})
     assert noted(home) == noted(Home.at(tmp_path / "other")) == []
+
+
+@pytest.mark.states("PV-60")
+def test_what_is_folded_of_cited_replies_cites_nothing_in_a_message_of_the_user(tmp_path: Path) -> None:
+    cited = {"type": "text", "text": "The first line says so. " * 40, "citations": [{"type": "char_location", "cited_text": "line"}]}
+    home = Home.at(tmp_path)
+
+    def script(request: StrictRequest) -> StrictAnswer:
+        answer = working_model(request)
+        return [cited, *answer] if isinstance(answer, list) else [cited]
+
+    with StrictProvider(script) as model, gateway_running(home, "palimpsest", model.url) as gateway:
+        client = BoundClient(gateway.url, headers={"anthropic-version": "2026-10-21"})
+        for turn in range(3):
+            client.say(f"Turn {turn}.")
+    client.messages.append(said("Go on."))
+    [name] = home.store.sessions()
+    with Conversation.open(name, model=MODEL, home=home, shape="anthropic") as conversation:
+        folded = conversation.compact(client.messages, tools=TOOLS, system=SYSTEM)
+        body = {"model": MODEL, "max_tokens": 4_096, "system": SYSTEM, "tools": TOOLS, "messages": list(folded.messages)}
+        answer = model.answer(body, headers={**HEADERS, "anthropic-version": "2026-10-21"})
+    assert "cited_text" in json.dumps(client.messages)
+    assert folded.edits[-1].tokens_after < folded.edits[-1].tokens_before / 3
+    assert (client.refused, model.counts.refused, answer.status) == ([], {}, 200)
 
 
 @pytest.mark.states("PV-16")

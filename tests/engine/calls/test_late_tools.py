@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from left_out import needless
 from strict_session import QUIET, TOOLS, strict_session, turn
 from workplace import answered_by, say, work
 
@@ -66,6 +67,7 @@ def test_tools_are_added_and_removed_where_they_join_and_leave() -> None:
     assert [changes(body) for body in sent] == [[], told[:1], told[:2], told[:3], told, told]
     assert [record.thinking_sent for record in double.records] == [0, 1, 2, 3, 4, 5]
     assert (dict(double.counts.refused), double.counts.thinking_dropped) == ({}, 0)
+    assert needless(double) == []
     # A change carries no breakpoint of the cache.
     marked = [block for body in double.bodies for message in body["messages"] for block in message["content"] if "cache_control" in block]
     assert {block["type"] for block in marked} == {"text"}
@@ -103,6 +105,7 @@ def test_what_a_fold_hides_is_said_again_and_the_head_stays() -> None:
     assert (body["tools"][:2], body.get("system")) == (first["tools"], first.get("system"))
     assert changes(body) == ["1 tool_removal cat", "1 tool_addition late"]
     assert dict(double.counts.refused) == {}
+    assert needless(double) == []
 
 
 @pytest.mark.states("PV-63")
@@ -117,6 +120,7 @@ def test_a_tool_with_another_declaration_lets_all_begin_anew() -> None:
     # Nothing that was thought before fits a changed declaration.
     assert [record.thinking_sent for record in double.records] == [0, 1, 0]
     assert dict(double.counts.refused) == {}
+    assert needless(double) == []
 
 
 @pytest.mark.states("PV-63", "PV-09")
@@ -133,6 +137,7 @@ def test_a_model_that_binds_nothing_is_declared_the_tools_on_offer_and_on_the_wa
     body = after(session, LS, LATE)
     assert (declared(body), changes(body)) == (["ls", "late late"], ["3 tool_addition late"])
     assert dict(double.counts.refused) == {}
+    assert needless(double) == []
 
 
 @pytest.mark.states("PV-63")
@@ -152,6 +157,7 @@ def test_a_resumed_session_and_a_fork_go_on_with_the_tools_that_joined() -> None
     assert [declared(body) for body in double.bodies[2:]] == [["ls", "late late"]] * 2
     assert [record.thinking_sent for record in double.records] == [0, 1, 2, 3]
     assert dict(double.counts.refused) == {}
+    assert needless(double) == []
 
 
 @pytest.mark.states("PV-73")

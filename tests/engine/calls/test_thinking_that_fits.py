@@ -1,7 +1,7 @@
 """Thinking that is bound to what was sent before it: only what still fits is sent, in the very request that carries the edit."""
 
+import asyncio
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,26 +10,27 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from left_out import needless
 from msgspec import Raw
 from official_types import accept
 from openai.types.responses.response_configuration_update_item_param_param import ResponseConfigurationUpdateItemParamParam as Update
 from strict_session import QUIET, TOOLS, strict_session, turn
 from workplace import answered_by, say, work
 
+from palimpsest.agent.calls import compact
 from palimpsest.agent.session import Session
 from palimpsest.core.errors import BadEdit, BadInput
-from palimpsest.core.events import Body, CallStarted, Failed, ModelReplied, ViewEdited
+from palimpsest.core.events import Body, CallStarted, Failed, ModelReplied, Noticed, ViewEdited
 from palimpsest.core.items import Fold, Mask, Put, Signature, Text, Thinking, Unmask
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Sendable
 from palimpsest.core.undo import rewind, undo
+from palimpsest.policies.named import profile
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.home import Home
 from palimpsest.stores.in_memory import FixedClock, MemorySessions
-from palimpsest.testing.strict.answers import STRICT_MODELS, StrictRefusal, StrictRequest
-from palimpsest.testing.strict.binding import Bindings, BindingWords
 from palimpsest.testing.strict.provider import StrictProvider, calls, says, thinks
-from palimpsest.wire.encode import Encoder, next_request, past_request, recorded_tools
+from palimpsest.wire.encode import next_request, past_request
 from palimpsest.wire.models import card
 from palimpsest.wire.request import NULL, Tool
 
@@ -47,37 +48,20 @@ def replace_tool(tool: Tool, chance: random.Random) -> Tool:
 
 def said_at_random(chance: random.Random, *, blanks: bool) -> list[dict[str, Any]]:
     """A reply: thinking and texts in any order, with `blanks` some of white space, and calls at its end."""
-    other = "\n\n" if blanks else "other words"
-    blocks = [chance.choice((thinks(f"t{chance.random()}"), says("words"), thinks(""), says(other))) for _ in range(chance.randint(1, 5))]
+    blocks = [
+        chance.choice(
+            (
+                thinks(f"t{chance.random()}"),
+                says(f"words {chance.random()}"),
+                thinks(""),
+                says("\n\n" if blanks else f"other {chance.random()}"),
+            )
+        )
+        for _ in range(chance.randint(1, 5))
+    ]
     if chance.random() < 0.6:
         blocks += [calls(chance.choice(("ls", "cat")), path=str(chance.random())) for _ in range(chance.randint(1, 2))]
     return blocks
-
-
-def needless(session: Session) -> Iterator[str]:
-    """The thinking that the newest request left out and that the double would have accepted with the rest of it."""
-    number = max(event.seq for event in session.log.events() if isinstance(event.body, CallStarted))
-    call = session.log.event(number).body
-    assert isinstance(call, CallStarted)
-    model = session.card
-    view, fetch = session.log.state_at(number - 1).view, session.environment.blobs.get
-    encoder = Encoder(model, recorded_tools(call.tools, fetch), fetch=fetch)
-    sent = encoder.encode(view, frozenset(call.withheld)).body
-    for name in call.withheld:
-        request = encoder.encode(view, frozenset(call.withheld) - {name})
-        if request.body == sent:
-            # Nothing of its message is left behind it, so that it is not sent in any case.
-            continue
-        body = msgspec.json.decode(request.body)
-        try:
-            fates, _ = Bindings("always", BindingWords()).judge(
-                StrictRequest("", {}, body, tuple(body["messages"])), STRICT_MODELS[model.name]
-            )
-        except StrictRefusal:
-            continue
-        if any(fate.dropped for fate in fates):
-            continue
-        yield f"{name} of {call.withheld} in request {number}"
 
 
 def as_before(body: Body) -> Body:
@@ -93,7 +77,6 @@ class Walk:
         self.double = StrictProvider(lambda _: said_at_random(self.chance, blanks=blanks), thinks=False)
         self.session = strict_session(self.double, model)
         self.forks = 0
-        self.needless: list[str] = []
         say(self.session, "begin")
         self.step("turn")
 
@@ -107,7 +90,6 @@ class Walk:
                     if chance.random() < 0.5 or session.log.view.items[-1].kind not in ("user", "result"):
                         say(session, f"go on {chance.random()}")
                     turn(session)
-                    self.needless += needless(session) if session.card.wire == "anthropic" else ()
                 case "mask":
                     session.log.append(ViewEdited((Mask((chance.choice(items).id,), chance.choice(("", "cleared"))),), "test"))
                 case "fold":
@@ -134,7 +116,7 @@ class Walk:
                     changed = replace_tool(offered[0], chance) if chance.random() < 0.1 else offered[0]
                     session.tools = (changed, *offered[1:])
                 case "effort":
-                    session.params = msgspec.structs.replace(session.params, effort=chance.choice(("low", "high")))
+                    session.params = msgspec.structs.replace(session.params, effort=chance.choice(("low", "high", "")))
                 case _:
                     raise AssertionError(name)
         except (BadEdit, BadInput, IndexError):
@@ -150,7 +132,7 @@ def test_no_request_is_refused_and_no_thinking_is_left_out_that_would_be_accepte
     for name in (*steps, "turn"):
         walk.step(name)
     assert (dict(walk.double.counts.refused), walk.double.counts.thinking_dropped) == ({}, 0)
-    assert walk.needless == []
+    assert needless(walk.double) == []
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -249,14 +231,57 @@ def test_reasoning_that_openai_would_drop_is_left_out_of_the_request() -> None:
 @given(st.integers(0, 2**32), st.lists(st.sampled_from([*(step for step in STEPS if step != "switch"), "effort", "effort"]), max_size=20))
 @pytest.mark.states("PV-70", "PV-73")
 def test_openai_drops_no_reasoning_that_is_sent_and_another_effort_is_stated_in_the_list(seed: int, steps: list[str]) -> None:
-    walk = Walk(seed, blanks=False, model="gpt-6.1-sol")
+    # Its effort is low unless another one is asked for.
+    walk = Walk(seed, blanks=False, model="gpt-6-astra")
     for name in (*steps, "turn"):
         walk.step(name)
         body = walk.double.bodies[-1]
         stated = [item["reasoning"]["effort"] for item in body["input"] if item["type"] == "configuration_update"]
-        if name == "turn" and walk.session.params.effort:
-            assert [body["reasoning"].get("effort"), *stated][-1] == walk.session.params.effort
+        if name == "turn":
+            assert [body["reasoning"].get("effort") or "low", *stated][-1] == (walk.session.params.effort or "low")
     assert (dict(walk.double.counts.refused), walk.double.counts.thinking_dropped) == ({}, 0)
+
+
+@pytest.mark.states("PV-11", "PV-19")
+def test_a_fold_that_keeps_the_first_text_of_the_model_keeps_the_thinking_before_it() -> None:
+    replies = [[thinks("hm"), says("I look first."), thinks("closer"), says(f"Then I see. {'x ' * 900}"), calls("ls")]]
+    replies += [[thinks("so"), says(f"Step {number}. {'y ' * 9_000}"), calls("ls")] for number in range(6)]
+    double = StrictProvider([*replies, "Done."])
+    session = strict_session(double, profile=profile("palimpsest"))
+    say(session, "begin")
+    for _ in replies:
+        turn(session)
+    say(session, "go on")
+    assert asyncio.run(compact(session)).folded
+    turn(session)
+    assert [blocks[0]["type"] for blocks in (message["content"] for message in double.bodies[-1]["messages"][:2])] == ["text", "thinking"]
+    assert double.records[-1].thinking_kept >= 1
+    assert (dict(double.counts.refused), needless(double)) == ({}, [])
+
+
+@pytest.mark.states("PV-13", "PV-60")
+def test_a_text_goes_back_with_what_it_cites_because_the_thinking_behind_it_is_bound_to_that() -> None:
+    cited = {"type": "text", "text": "It says so.", "citations": [{"type": "char_location", "cited_text": "so", "document_index": 0}]}
+    double = StrictProvider([[thinks("hm"), cited, thinks("so"), calls("ls")], "Done."])
+    session = strict_session(double)
+    say(session, "begin")
+    turn(session)
+    turn(session)
+    assert double.bodies[-1]["messages"][1]["content"][1] == cited
+    assert ([record.thinking_kept for record in double.records], dict(double.counts.refused)) == ([0, 2], {})
+
+
+@pytest.mark.states("PV-09", "PV-70")
+def test_reasoning_of_another_model_of_openai_is_not_sent_and_fits_again_on_the_way_back() -> None:
+    double = StrictProvider()
+    session = strict_session(double, "gpt-6.1-sol")
+    for model in ("gpt-6.1-sol", "gpt-6.1-sol", "gpt-6-sol", "gpt-6-sol", "gpt-6.1-sol"):
+        if session.card.name != model:
+            session.switch(card(model))
+        say(session, f"on {model}")
+        turn(session)
+    assert [record.thinking_sent for record in double.records] == [0, 1, 0, 1, 2]
+    assert (double.counts.thinking_dropped, needless(double)) == (0, [])
 
 
 @pytest.mark.states("PV-73")
@@ -273,6 +298,25 @@ def test_another_effort_costs_openai_no_reasoning() -> None:
     assert {body["reasoning"]["effort"] for body in double.bodies} == {"low"}
     assert [record.thinking_kept for record in double.records] == [0, 1, 2, 3]
     assert [accept(Update, item) for item in stated[-1]] == stated[-1]
+
+
+@pytest.mark.states("PV-73")
+def test_an_effort_that_is_no_longer_set_is_the_usual_one_again_or_said_to_stay() -> None:
+    for model, stated, said in (
+        ("gpt-6-astra", ["high", "low"], []),
+        ("gpt-6.1-sol", ["high"], ["gpt-6.1-sol stays at effort high: the one that it has unasked is not known; set another effort"]),
+    ):
+        double = StrictProvider()
+        session = strict_session(double, model)
+        for effort in ("", "high", "", ""):
+            session.params = msgspec.structs.replace(session.params, effort=effort)
+            say(session, "go on")
+            turn(session)
+        last = double.bodies[-1]
+        assert [item["reasoning"]["effort"] for item in last["input"] if item["type"] == "configuration_update"] == stated
+        assert ["effort" in body["reasoning"] for body in double.bodies] == [False] * 4
+        assert [event.body.text for event in session.log.events() if isinstance(event.body, Noticed)] == said
+        assert [record.thinking_kept for record in double.records] == [0, 1, 2, 3]
 
 
 def _sealed(request: Sendable) -> list[str]:

@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from followed_walk import FollowedWalk
+from left_out import needless
 
 from palimpsest.follow.conversation import Conversation
+from palimpsest.stores.home import Home
 from palimpsest.testing.strict.provider import StrictProvider, calls, says, thinks
 
 TOOLS = [{"name": "cat", "description": "Show.", "input_schema": {"type": "object"}}]
@@ -65,6 +68,7 @@ def test_a_followed_list_is_never_refused_and_keeps_the_thinking_that_fits(tmp_p
     counts = loop.double.counts
     assert dict(counts.refused) == {}
     assert counts.thinking_dropped == 0
+    assert needless(loop.double) == []
     assert len(loop.conversation.audit()) >= 3
     # Many edits in a small window take most reasoning away; the newest is there in most requests.
     kept = [record.thinking_kept for record in loop.double.records]
@@ -79,6 +83,37 @@ def test_a_list_that_nothing_edits_is_the_list_of_its_owner(tmp_path: Path) -> N
     for _ in range(3):
         loop.send()
     assert loop.conversation.prepare(loop.messages, tools=TOOLS, system=SYSTEM) is loop.messages
+
+
+@pytest.mark.states("PV-11", "PV-12", "PV-70")
+@pytest.mark.parametrize("model", ["claude-opus-5-5", "gpt-6.1-sol"])
+def test_whatever_is_edited_in_a_followed_list_nothing_is_refused_or_dropped_and_nothing_left_out_that_fits(
+    tmp_path: Path, model: str
+) -> None:
+    for seed in range(6):
+        walk = FollowedWalk(Home.at(tmp_path / str(seed)), seed, "followed", model)
+        walk.go(36)
+        counts = walk.double.counts
+        assert (seed, counts.refused, counts.thinking_dropped, needless(walk.double)) == (seed, {}, 0, [])
+        assert counts.thinking_kept > counts.requests
+
+
+@pytest.mark.states("PV-09", "PV-11")
+@pytest.mark.parametrize("edits", [False, True])
+@pytest.mark.parametrize("between", ["claude-sonnet-5-5", "claude-haiku-5-5", "claude-fable-5-1"])
+def test_a_followed_list_is_not_refused_on_the_way_to_another_model_and_back(tmp_path: Path, between: str, *, edits: bool) -> None:
+    walk = FollowedWalk(Home.at(tmp_path), 3, "followed")
+    for model in ("claude-opus-5-5", between, "claude-opus-5-5", "claude-opus-4-8", "claude-opus-5-5"):
+        walk.switch(model)
+        for number in range(5):
+            walk.ask()
+            if edits and number == 3:
+                walk.step("mask")
+    assert walk.double.counts.refused == {}
+    # The list for a model that binds nothing is that of its owner.
+    bound = [record for record in walk.double.records if record.request.body["model"] != "claude-opus-4-8"]
+    assert sum(record.thinking_dropped for record in bound) == 0
+    assert walk.double.counts.thinking_kept > len(bound)
 
 
 STATED: list[dict[str, Any]] = [

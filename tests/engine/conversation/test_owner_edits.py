@@ -11,6 +11,7 @@ from message_lists import WIRES, Messages, source_of, tool_loop, tool_round
 from openai.types.chat import ChatCompletionMessage
 from openai.types.responses import ResponseOutputMessage, ResponseOutputText
 
+from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ModelReplied, Rewound, ToolReturned, UserSaid, ViewEdited
 from palimpsest.core.items import text_of
 from palimpsest.wire.models import WireName
@@ -48,6 +49,22 @@ def test_messages_that_the_owner_replaced_by_one_are_its_fold_in_the_audit(wire:
         longer = [*shorter, *tool_round(wire, 4)]
         assert conversation.prepare(longer) is longer
         assert [edit.by for edit in conversation.audit()] == ["owner"]
+
+
+@each_wire
+@pytest.mark.states("MI-04")
+def test_what_the_owner_changed_in_the_list_is_not_undone_beside_it(wire: WireName) -> None:
+    messages = tool_loop(wire, 4)
+    shorter = [{"role": "user", "content": "Three parts were read."}, *messages[-len(tool_round(wire, 0)) :]]
+    with opened(wire) as conversation:
+        conversation.prepare(messages)
+        conversation.prepare(shorter)
+        [edit] = conversation.audit()
+        with pytest.raises(BadInput, match=f"edit {edit.event} was made in the list by its owner: change the list instead"):
+            conversation.undo(edit)
+        longer = [*shorter, *tool_round(wire, 4)]
+        assert conversation.prepare(longer) is longer
+        assert (conversation.reason, [each.undone for each in conversation.audit()]) == ("", [False])
 
 
 @each_wire

@@ -7,20 +7,25 @@ from corpus import CORPUS, GOLDEN, WITHOUT
 from strict_replay import APPENDS, StrictShare, every_profile, shares
 
 from pal.replay.simulation import replay_card
+from palimpsest.wire.encode import is_bound
 from palimpsest.wire.models import CARDS
 
 SOME = (APPENDS, "palimpsest", "provider", "claude-code", "opencode", "codex", "classroom")
 
 
 MODEL = "claude-opus-5-5"
-OTHERS = sorted(each.name for each in CARDS if each.binds_thinking and each.name != MODEL)
+OTHERS = sorted(each.name for each in CARDS if is_bound(each) and each.name != MODEL)
 
 
 def checked(folder: Path, window: int, *names: str, model: str = MODEL) -> dict[str, StrictShare]:
-    """The shares by profile, after checking that no request was refused, and that a client which only appends keeps all thinking."""
+    """The shares by profile, after checking that nothing was refused or dropped, and no thinking left out in vain.
+
+    A client that only appends keeps all of it.
+    """
     kinds = {name: kind for name, kind in every_profile().items() if name in names or not names}
     found = shares(folder, kinds, replay_card(model, window=window))
-    assert {name: (dict(share.refused), share.failed) for name, share in found.items()} == dict.fromkeys(found, ({}, ()))
+    wrong = {name: (dict(share.refused), share.failed, share.dropped, share.needless) for name, share in found.items()}
+    assert wrong == dict.fromkeys(found, ({}, (), 0, ()))
     assert found[APPENDS].kept == found[APPENDS].made
     return found
 

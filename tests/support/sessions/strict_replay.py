@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from left_out import needless
 from strict_session import QUIET, StrictlyAnswered
 from workplace import START, work
 
@@ -48,9 +49,11 @@ class StrictShare:
     edits: int = 0
     made: int = 0
     kept: int = 0
+    dropped: int = 0
     dollars: float = 0.0
     refused: Mapping[str, int] = field(default_factory=dict)
     failed: tuple[str, ...] = ()
+    needless: tuple[str, ...] = ()
 
     def __add__(self, other: "StrictShare") -> "StrictShare":
         return StrictShare(
@@ -58,9 +61,11 @@ class StrictShare:
             self.edits + other.edits,
             self.made + other.made,
             self.kept + other.kept,
+            self.dropped + other.dropped,
             self.dollars + other.dollars,
             Counter(self.refused) + Counter(other.refused),
             self.failed + other.failed,
+            self.needless + other.needless,
         )
 
 
@@ -132,7 +137,9 @@ def strict_replay(recording: RecordedSession, kind: Profile, model: ModelCard) -
     # Each turn before a request made one block, which a client that only appends would send with it.
     made = sum(range(len(provider.turns)))
     kept = sum(records[number].thinking_kept for number in provider.turns)
-    return StrictShare(counts.requests, edits, made, kept, counts.dollars, counts.refused, tuple(failed))
+    in_vain = tuple(needless(provider.double))
+    dropped = counts.thinking_dropped
+    return StrictShare(counts.requests, edits, made, kept, dropped, counts.dollars, counts.refused, tuple(failed), in_vain)
 
 
 async def _take(session: Session, step: Step, calls: AbstractSet[str], failed: list[str]) -> None:
@@ -152,8 +159,8 @@ async def _take(session: Session, step: Step, calls: AbstractSet[str], failed: l
             # The recorded program changed its system prompt, which would be its own edit of everything.
             continue
         session.log.append(body)
-    if session.log.view.items and session.log.view.items[-1].kind in MODEL_KINDS:
-        # The server went on by itself, or the recording is cut; a list may not end with a reply.
+    if not session.log.view.items or session.log.view.items[-1].kind in MODEL_KINDS:
+        # The server went on by itself, or the recording is cut; a list may neither be empty nor end with a reply.
         session.log.append(UserSaid((Text("Go on."),)))
     try:
         await call(session)

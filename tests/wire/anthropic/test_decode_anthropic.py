@@ -78,7 +78,12 @@ def test_server_side_items_are_kept_verbatim_with_a_text_fallback() -> None:
                 '"url":"https://example.org/p","encrypted_content":"Eo8A","page_age":null}]}',
                 "[web_search_tool_result]\nPalimpsest https://example.org/p",
             ),
-            Text("A page written over.", role="assistant"),
+            Text(
+                "A page written over.",
+                role="assistant",
+                citations='[{"type":"web_search_result_location","cited_text":"a page","url":"https://example.org/p","title":"Palimpsest",'
+                '"encrypted_index":"Eo9B"}]',
+            ),
         ),
         usage=Usage(input=2050, output=33),
         stop="end_turn",

@@ -207,7 +207,7 @@ class StrictResponses:
         output = list(head)
         total = thought = 0
         for item in head:
-            _follow(prefix, item)
+            follow_item(prefix, item)
         for place, block in enumerate(scripted.blocks):
             number = f"{self._replies}_{place}"
             tokens = tokens_of_text(canonical(block))
@@ -218,7 +218,7 @@ class StrictResponses:
                 output.append({"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": sealed})
                 continue
             item = _item_of(block, number)
-            _follow(prefix, item)
+            follow_item(prefix, item)
             output.append(item)
         return output, total, thought
 
@@ -258,17 +258,22 @@ def _check_items(request: StrictRequest) -> None:
         raise StrictRefusal("messages", "Missing required parameter: 'input'.", code="missing_required_parameter")
 
 
-def _judge(request: StrictRequest, model: StrictModel) -> tuple[tuple[ThinkingFate, ...], Prefix]:
-    """The fate of each reasoning item, of which the reply says nothing; here the fields of the request count too."""
+def input_prefix(request: StrictRequest) -> Prefix:
+    """The prefix of a list before its first item, in which some fields of the request count too."""
     body = request.body
     fields = (body.get("instructions"), (body.get("text") or {}).get("format"), (body.get("reasoning") or {}).get("effort"))
-    prefix = Prefix(canonical(fields), body.get("tools"))
+    return Prefix(canonical(fields), body.get("tools"))
+
+
+def _judge(request: StrictRequest, model: StrictModel) -> tuple[tuple[ThinkingFate, ...], Prefix]:
+    """The fate of each reasoning item, of which the reply says nothing."""
+    prefix = input_prefix(request)
     fates: list[ThinkingFate] = []
     changed = False
     newest = max((at for at, item in enumerate(request.messages) if item.get("type") == "compaction"), default=-1)
     for at, item in enumerate(request.messages):
         if item.get("type") != "reasoning":
-            _follow(prefix, item)
+            follow_item(prefix, item)
             continue
         if at < newest:
             continue
@@ -288,7 +293,7 @@ def _fits(facts: ThinkingSeal, prefix: Prefix, model: StrictModel) -> bool:
     return facts.model in model.reads and whole and (not prefix.thinking or facts.after == prefix.thinking)
 
 
-def _follow(prefix: Prefix, item: JsonObject) -> None:
+def follow_item(prefix: Prefix, item: JsonObject) -> None:
     """Go on behind an item of the list; an item of a compaction is where the prefix begins again."""
     if item.get("type") == "compaction":
         if summary_seal(item.get("encrypted_content")) is None:
@@ -296,10 +301,10 @@ def _follow(prefix: Prefix, item: JsonObject) -> None:
             raise StrictRefusal("damaged signature", message, code="invalid_encrypted_content")
         prefix.states = (digest_of("compaction", item["encrypted_content"]),)
     else:
-        prefix.add(_plain(item))
+        prefix.add(plain_item(item))
 
 
-def _plain(item: JsonObject) -> JsonObject:
+def plain_item(item: JsonObject) -> JsonObject:
     """An item by value: without what only a reply says, and a text alone as one part."""
     plain = {key: value for key, value in item.items() if key not in _OUTPUT_ONLY}
     plain.setdefault("type", "message")
@@ -321,7 +326,7 @@ def _prompt_items(request: StrictRequest, dropped: set[int]) -> PromptItems:
         if at in dropped:
             continue
         facts = thinking_seal(item.get("encrypted_content")) if item.get("type") == "reasoning" else None
-        texts.append(canonical(_plain(item)))
+        texts.append(canonical(plain_item(item)))
         tokens.append(facts.tokens if facts is not None else tokens_of_text(texts[-1]))
     return PromptItems(texts, tokens)
 
