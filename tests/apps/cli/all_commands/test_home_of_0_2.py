@@ -36,11 +36,6 @@ CHANGED: tuple[tuple[str, str, str], ...] = (
     ("verify", r"\.events", "logs of notes are verified too"),
     ("memory-(list|team|export|show-.*)", r".*\.(trust|by)", "notes of a repository have one trust"),
     ("plug", r".*\.(installed|trusted|mcp|problem)", "hooks have fewer seconds, and the program is elsewhere: both are plugged in again"),
-    (
-        "replay",
-        r".*\.palimpsest\.(tokens_in|peak|mean|cache_.*|usd|usd_.*|offloads)",
-        "a shortened result says where the whole is, as the agent does",
-    ),
 )
 # What depends on the day on which it is asked, and may differ.
 OF_TODAY: tuple[tuple[str, str, str], ...] = (
