@@ -1,7 +1,7 @@
 """Makes mutants of the source, and says which of them the tests kill: so that a smaller or quicker suite can be held against an older one.
 
 `./run python tests/support/mutants.py …` with one of these:
-make        choose them anew into mutants.json, without those that are left out there; what stays keeps its result
+make        choose them, and others for those to which you gave a reason `left_out` in mutants.json
 check       every mutant still has its place in the source
 run [N…]    run tests against these mutants, or those without a result; `run all` runs all, first the test that killed each
 
@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(__file__).with_suffix(".json")
 NUMBER, SEED, KINDS = 60, 31, ("comparison", "dropped", "swapped")
 # Seconds for the tests of one mutant, and for a single test: one that takes longer hangs.
-SECONDS, TEST_SECONDS = 300, 60
+SECONDS, TEST_SECONDS = 100, 60
 # Folders with the tests of a room, beside those of its own name.
 FOLDERS = {
     "peers": {"profiles", "policies"},
@@ -38,8 +38,7 @@ FOLDERS = {
     "coding": {"tools", "coding_tasks"},
     "follow": {"mirror", "conversation"},
     "exchange": {"foreign"},
-    "replay": {"lab", "try_out"},
-    "pal_lab": {"lab", "try_out"},
+    **{room: {"lab", "try_out"} for room in ("replay", "pal_lab")},
 }
 PAIRS = ((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.In, ast.NotIn))
 OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {one: other for pair in PAIRS for one, other in (pair, pair[::-1])}
@@ -59,8 +58,7 @@ class Place(NamedTuple):
 
     @property
     def room(self) -> str:
-        first, second, *_ = (*self.module.split("."), "")
-        return first if first == "pal_lab" else second
+        return self.module.split(".")[0 if self.module.startswith("pal_lab.") else 1]
 
 
 def _places() -> list[Place]:
@@ -101,30 +99,33 @@ def _mutations(place: Place) -> Iterator[tuple[str, str]]:
             inner.args[:2] = names
 
 
-def _make(places: list[Place]) -> None:
-    """Choose the mutants: in each room as many as its size asks for, of each kind in turn, never two in one function."""
-    data = json.loads(DATA.read_text(encoding="utf-8")) if DATA.exists() else {"mutants": [], "left_out": []}
-    left_out = [(each["function"], each["before"], each["after"]) for each in data["left_out"]]
-    old = {(each["function"], each["before"], each["after"]): each for each in data["mutants"]}
-    often, sizes = Counter((place.function, place.text) for place in places), Counter(place.room for place in places)
-    shares = {room: NUMBER * size / sizes.total() for room, size in sizes.items()}
+def _slots(places: list[Place]) -> list[tuple[str, str]]:
+    """Room and kind of each mutant: in each room as many as its size asks for, of each kind in turn."""
+    shares = {room: NUMBER * size / len(places) for room, size in Counter(place.room for place in places).items()}
     counts = {room: int(share) for room, share in shares.items()}
     for room in sorted(shares, key=lambda room: counts[room] - shares[room])[: NUMBER - sum(counts.values())]:
         counts[room] += 1
-    data["mutants"] = []
-    for room in sorted(counts):
-        every = [(place, *mutation) for place in places if place.room == room for mutation in _mutations(place)]
-        # Each room has a generator of its own, so that what is left out of one changes no other.
-        random.Random(f"{SEED} {room}").shuffle(every)
-        free = [(place, kind, after) for place, kind, after in every if often[place.function, place.text] == 1]
-        for turn in range(counts[room]):
-            taken = {each["function"] for each in data["mutants"]}
-            open_ones = [
-                each for each in free if each[0].function not in taken and (each[0].function, each[0].text, each[2]) not in left_out
-            ]
-            place, kind, after = next((each for each in open_ones if each[1] == KINDS[(turn + len(room)) % 3]), open_ones[0])
-            row = {"module": place.module, "function": place.function, "kind": kind, "before": place.text, "after": after}
-            data["mutants"].append(old.get((place.function, place.text, after), row))
+    return [(room, KINDS[(turn + len(room)) % 3]) for room in sorted(counts) for turn in range(counts[room])]
+
+
+def _make(places: list[Place]) -> None:
+    """Choose mutants, never two in one function; those that have a reason `left_out` are replaced by others of their room and kind."""
+    data = json.loads(DATA.read_text(encoding="utf-8")) if DATA.exists() else {"mutants": [], "left_out": []}
+    known, often = data["mutants"], Counter((place.function, place.text) for place in places)
+    slots = [(Place(each["module"], "", "", ast.Pass()).room, each["kind"]) for each in known] or _slots(places)
+    data["left_out"] += [each for each in known if "left_out" in each]
+    taken, every = {each["function"] for each in (*known, *data["left_out"])}, {}
+    for number, (room, wanted) in enumerate(slots):
+        if number < len(known) and "left_out" not in known[number]:
+            continue
+        if room not in every:
+            every[room] = [(place, *mutation) for place in places if place.room == room for mutation in _mutations(place)]
+            random.Random(f"{SEED} {room}").shuffle(every[room])
+        free = [each for each in every[room] if each[0].function not in taken and often[each[0].function, each[0].text] == 1]
+        place, kind, after = next((each for each in free if each[1] == wanted), free[0])
+        taken.add(place.function)
+        row = {"module": place.module, "function": place.function, "kind": kind, "before": place.text, "after": after}
+        known[number : number + 1] = [row]
     DATA.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -169,7 +170,7 @@ class Copy:
 
     def failing(self, tests: list[str], seconds: float) -> str | None:
         """The first test that fails or hangs, empty if none does; `None` if there was no time for all of them."""
-        options = ["-x", "-n", "0", "-v", "--no-header", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
+        options = ["-x", "-n", "0", "-vv", "--no-header", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
         options += ["-o", f"faulthandler_timeout={TEST_SECONDS}", "-o", "faulthandler_exit_on_timeout=true"]
         with tempfile.TemporaryFile("w+") as out:
             command = (str(self.python), "-m", "pytest", *options, *tests)
@@ -182,30 +183,32 @@ class Copy:
                 return None
             out.seek(0)
             text = out.read()
-        failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", text, re.MULTILINE) or re.findall(r"^(tests/\S+)", text, re.MULTILINE)
+        # A name without its parameters, which may have spaces; where all ends in the middle of a test, the last line says in which.
+        failed = re.findall(r"^(?:FAILED|ERROR) ([^\s[]+)", text, re.MULTILINE) or re.findall(r"^(tests/[^\s[]+)", text, re.MULTILINE)
         return "" if code in {0, 5} else failed[-1] if failed else f"exit code {code}"
 
 
 def _tests(place: Place) -> list[str]:
     """The files of tests that may reach a place: first those that name its function, its class, its module or its room."""
     folders = FOLDERS.get(place.room, set()) | {place.room}
-    words = [re.compile(rf"\b{re.escape(word.strip('_'))}\b") for word in place.function.split(".")]
-    found = []
+    names, found = place.function.split("."), []
+    words = [re.compile(rf"\b{re.escape(name.strip('_'))}\b") for name in names]
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         text, here = path.read_text(encoding="utf-8"), path.relative_to(ROOT).as_posix()
         points = 8 * (f"{place.module} import" in text) + sum(5 for word in words if word.search(text))
-        points += 5 * bool(folders & set(path.parent.parts)) + 3 * (place.file.stem in path.stem)
+        points += 5 * bool(folders & set(path.parent.parts)) + 3 * any(name in path.stem for name in (place.file.stem, *names))
         found += [(-points, here)] if points > 4 and not here.startswith(("tests/live/", "tests/real/")) else []
     return [here for _, here in sorted(found)]
 
 
 def _run(copy: Copy, mutant: dict[str, Any], place: Place) -> None:
     """Run tests against a mutant, first the one that killed it, wherever that stands today, and keep what became of it."""
-    tests, until, name = _tests(place), time.monotonic() + SECONDS, re.sub(r".*::|\[.*", "", mutant.get("killed_by", "-"))
-    known = [f"{each}::{name}" for each in tests if f"\ndef {name}(" in (ROOT / each).read_text(encoding="utf-8")]
+    tests, until, name = _tests(place), time.monotonic() + SECONDS, mutant.get("killed_by", "").partition("::")[2]
+    written = f"def {name.rpartition('::')[2]}("
+    files = [path for path in (ROOT / "tests").rglob("test_*.py") if written in path.read_text(encoding="utf-8")]
+    waiting = [[f"{path.relative_to(ROOT)}::{name}" for path in files], tests[:6], tests[6:]]
     killer: str | None = ""
     copy.mark.unlink(missing_ok=True)
-    waiting = [known, tests[:6], tests[6:]]
     while killer == "" and waiting:
         some = waiting.pop(0)
         copy.write(place, mutant["after"])
@@ -213,8 +216,8 @@ def _run(copy: Copy, mutant: dict[str, Any], place: Place) -> None:
         copy.write(place, mutant["before"])
         if killer and copy.failing([killer], SECONDS) != "":
             # It fails without the mutant too; the files after it may say more.
-            file, killer = killer.partition("::")[0], ""
-            waiting.insert(0, some[some.index(file) + 1 :] if file in some else [])
+            waiting.insert(0, some[some.index(file) + 1 :] if (file := killer.partition("::")[0]) in some else [])
+            killer = ""
     copy.write(place, "")
     for field in ("killed_by", "survived"):
         mutant.pop(field, None)
@@ -226,11 +229,10 @@ def main(command: str, *which: str) -> None:
     places = _places()
     if command == "make":
         _make(places)
-    data = json.loads(DATA.read_text(encoding="utf-8"))
-    mutants: list[dict[str, Any]] = data["mutants"]
+    mutants: list[dict[str, Any]] = (data := json.loads(DATA.read_text(encoding="utf-8")))["mutants"]
     found = {number: place for number, mutant in enumerate(mutants) if (place := _find(mutant, places))}
-    for number in set(range(len(mutants))) - set(found):
-        print(f"{number}: no single place in {mutants[number]['function']} for {mutants[number]['before']}")
+    lost = [f"{number}: no single place for {mutant}" for number, mutant in enumerate(mutants) if number not in found]
+    print(*lost, sep="\n", end="\n" * bool(lost))
     if command == "run":
         new = [str(number) for number, mutant in enumerate(mutants) if which or not {"killed_by", "survived"} & set(mutant)]
         with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
@@ -240,7 +242,7 @@ def main(command: str, *which: str) -> None:
                 DATA.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
                 print(number, found[number].module, found[number].function, mutants[number].get("killed_by", "survived"), flush=True)
     print(f"{len(mutants)} mutants, {sum('killed_by' in each for each in mutants)} killed")
-    sys.exit(len(found) < len(mutants))
+    sys.exit(bool(lost))
 
 
 if __name__ == "__main__":
