@@ -660,8 +660,8 @@ def _as_recorded_by(session: Session, body: Body) -> Body:
         case ToolReturned():
             limiter = session.profile.limiter(session.card)
             bounded = carry_out_now(limiter(body), session)
-            # As the agent shows it, which has the tool `recall`; other programs have none.
-            return name_whole(bounded) if isinstance(limiter, PreviewLimiter) else bounded
+            # As the agent shows it, which has the tool `recall`; other programs have none. What was shortened when it was recorded stays.
+            return name_whole(bounded) if bounded is not body and isinstance(limiter, PreviewLimiter) else bounded
         case _:
             return body
 

@@ -350,8 +350,8 @@ class Replay:
         session, simulation = self._session, self._simulation
         limiter = session.profile.limiter(session.card)
         bounded = carry_out_now(limiter(returned), session)
-        if isinstance(limiter, PreviewLimiter):
-            # As the agent shows it, which has the tool `recall`; other programs have none.
+        if bounded is not returned and isinstance(limiter, PreviewLimiter):
+            # As the agent shows it, which has the tool `recall`; other programs have none. What was shortened when it was recorded stays.
             bounded = name_whole(bounded)
         simulation.environment.files.record_result(returned.result)
         event = session.log.append(bounded)

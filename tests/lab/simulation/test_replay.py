@@ -13,7 +13,7 @@ from pal.replay.simulation import Simulation, replay_card
 from palimpsest.agent.calls import whole_reply
 from palimpsest.audit.fold_texts import NAMES
 from palimpsest.core.errors import ProviderError
-from palimpsest.core.events import Body, ContextStated, ModelReplied, Statement, Usage
+from palimpsest.core.events import Body, ContextStated, ModelReplied, Statement, ToolReturned, Usage
 from palimpsest.core.items import Fold, Put, Text, text_of
 from palimpsest.core.plans import Moment, Plan, Proposal, Situation, complete
 from palimpsest.core.tokens import palimpsest_size
@@ -134,6 +134,16 @@ def test_a_result_that_is_too_large_arrives_bounded_and_is_counted() -> None:
 
     assert {name: found.offloads for name, found in sizes.items()} == {"none": 0, "claude-code": 1, "codex": 1, "palimpsest": 1}
     assert all(found.peak < sizes["none"].peak / 3 for name, found in sizes.items() if name != "none")
+
+
+def test_a_result_that_was_shortened_when_it_was_recorded_is_replayed_as_it_is() -> None:
+    def replayed(blob: str) -> Outcome:
+        (*asked, (at, body)) = used(1, "c1", "bash", '{"command": "cat log"}', "the first lines of a log")
+        assert isinstance(body, ToolReturned)
+        kept = replace(body, result=replace(body.result, blob=blob))
+        return replay(recorded(*said(0, "Show it"), *asked, (at, kept), *ended(9)), profile("palimpsest"), SONNET)
+
+    assert figures([replayed("0" * 64)]) == figures([replayed("")])
 
 
 _EACH = [(name, model) for number, name in enumerate(PROFILES) for model in ((SONNET, GPT), (GPT, SONNET))[number % 2]]

@@ -101,6 +101,7 @@ SECRETS = {
     "SIGNING_CERT": "x",
     "TELEGRAM_BOT": "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw",
     "GITHUB_PAT": "x",
+    "MASTERKEY": "x9K2m4Q7",
     "ENCRYPTIONKEY_1": "f3a9c1d27b6e4e0fa8d5c3b1e9f70246",
     "SESSION_COOKIE": "x",
     "SSHPASS": "hunter2",
