@@ -2,13 +2,12 @@
 
 import posixpath
 import re
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from dataclasses import replace as context_editing_replace
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 import msgspec
-from msgspec.structs import replace
+from msgspec import structs
 
 from palimpsest.audit.gate import same_path
 from palimpsest.audit.sizes import claude_list_size
@@ -19,7 +18,7 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ChildEnded, ChildOpened, Event, ModelReplied, ToolReturned, ViewEdited
 from palimpsest.core.front_matter import read_front_matter
 from palimpsest.core.items import EMPTY_MAPPING, Edit, Insert, Item, Mask, Put, Text, ToolCall, ToolResult, Value, text_of
-from palimpsest.core.plans import Answer, EventSpan, Look, Moment, Plan, Proposal, Situation, Steps, Want, look_or_none, span
+from palimpsest.core.plans import Answer, EventSpan, Look, Moment, Plan, Policy, Proposal, Situation, Steps, Want, look_or_none, span
 from palimpsest.core.text import within
 from palimpsest.core.tokens import CountsTokens
 from palimpsest.core.view import View, shown
@@ -661,9 +660,8 @@ def claude_code(environment: Mapping[str, str]) -> Profile:
 
     With the setting `keep_analysis` the analysis before a summary stays in front of it, as in version 2.1.19.
     """
-    asked = not is_on(environment, "DISABLE_COMPACT")
-    auto = asked and not is_on(environment, "DISABLE_AUTO_COMPACT")
-    limit = lenient_number(environment, "CLAUDE_CODE_MAX_OUTPUT_TOKENS")
+    asked, auto = _compacts(environment)
+    limit = _reply_limit(environment)
     percent = lenient_number(environment, "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", 100)
     block_at = lenient_number(environment, "CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE")
 
@@ -674,17 +672,24 @@ def claude_code(environment: Mapping[str, str]) -> Profile:
     cached = _switch(environment, "cached_microcompact")
     by_size = ((ClearCached(),) if cached else ()) + (ClearResults(beside_cached=cached),)
     masks = (ClearIdle(), *(() if is_on(environment, "DISABLE_MICROCOMPACT") else by_size))
+    policies = (
+        *masks,
+        SwapNotes(auto=auto, asked=asked),
+        Summarize(auto=auto, asked=asked, form=form),
+        *evidence(environment),
+        Restore(),
+        Warn(),
+        WatchCache(),
+    )
+    return _documented(environment, policies, budget)
+
+
+def _documented(environment: Mapping[str, str], policies: tuple[Policy, ...], budget: Callable[[ModelCard], Budget]) -> Profile:
+    """Return the documented profile with the given policies and budget, whose settings other versions do not read."""
+    no_memory = is_on(environment, _NO_AUTO_MEMORY)
     return Profile(
         name="claude-code",
-        policies=(
-            *masks,
-            SwapNotes(auto=auto, asked=asked),
-            Summarize(auto=auto, asked=asked, form=form),
-            *evidence(environment),
-            Restore(),
-            Warn(),
-            WatchCache(),
-        ),
+        policies=policies,
         budget=budget,
         fallback=model_free_fallback(),
         size_rule="claude-code",
@@ -693,15 +698,16 @@ def claude_code(environment: Mapping[str, str]) -> Profile:
         circuit=3,
         folds_per_turn=0,
         limiter=for_any_model(ClaudeLimiter()),
-        params=Params(max_tokens=limit or CLAUDE_REPLY, breakpoint_rule="claude-code"),
-        notes=_notes(environment, recall="model"),
+        params=Params(max_tokens=_reply_limit(environment) or CLAUDE_REPLY, breakpoint_rule="claude-code"),
+        # Files that the main model reads and writes itself, unless the user turned automatic memory off; running notes stay even then.
+        notes=NoteRules("nothing", recall="off") if no_memory else NoteRules("index", recall="model", folder="claude"),
         sources=claude_code_sources(environment),
         scratchpad=is_on(environment, SCRATCHPAD),
         keeps_plan=True,
         rows="documents",
         counts_tools=True,
         skills=claude_skills,
-        memory=_memory(environment, MemoryRules(remembers=False, summarises=False, finishes=True)),
+        memory=MemoryRules(remembers=False, extracts=not no_memory, summarises=False, finishes=True),
         forgets_hidden_reads=True,
     )
 
@@ -713,9 +719,8 @@ def claude_code_2_1_325(environment: Mapping[str, str]) -> Profile:
     compacts for all models, because a session that is never compacted ends at the window.
     """
     all_models = environment.get("proactive", "").strip().lower() != "measured"
-    asked = not is_on(environment, "DISABLE_COMPACT")
-    auto = asked and not is_on(environment, "DISABLE_AUTO_COMPACT")
-    limit = lenient_number(environment, "CLAUDE_CODE_MAX_OUTPUT_TOKENS")
+    asked, auto = _compacts(environment)
+    limit = _reply_limit(environment)
     percent = lenient_number(environment, "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", 100)
     window = lenient_number(environment, "CLAUDE_CODE_AUTO_COMPACT_WINDOW")
     block_at = lenient_number(environment, "CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE")
@@ -724,43 +729,45 @@ def claude_code_2_1_325(environment: Mapping[str, str]) -> Profile:
         compacts = auto and (all_models or window is not None or _AUTO_COMPACTED.search(card.name) is not None)
         reply = limit or min(CLAUDE_REPLY, card.reply)
         measured = claude_measured_budget(_window(card), reply, auto=compacts, percent=percent, auto_window=window)
-        return measured if block_at is None else replace(measured, block_at=block_at)
+        return measured if block_at is None else structs.replace(measured, block_at=block_at)
 
-    form = ContinuationMessage(measured=True)
-    return Profile(
+    summarize = Summarize(
+        auto=auto,
+        asked=asked,
+        overflow=True,
+        keeps_round=True,
+        images=True,
+        form=ContinuationMessage(measured=True),
+        report="Compacted",
+        breakpoint_rule="claude-code-2.1.325-fold",
+    )
+    restore = Restore(large_files="note", numbering="tab", place="prompt")
+    documented = _documented(environment, (summarize, *evidence(environment), restore, Warn()), budget)
+    return replace(
+        documented,
         name="claude-code-2.1.325",
-        policies=(
-            Summarize(
-                auto=auto,
-                asked=asked,
-                overflow=True,
-                keeps_round=True,
-                images=True,
-                form=form,
-                report="Compacted",
-                breakpoint_rule="claude-code-2.1.325-fold",
-            ),
-            *evidence(environment),
-            Restore(large_files="note", numbering="tab", place="prompt"),
-            Warn(),
-        ),
-        budget=budget,
-        fallback=model_free_fallback(),
-        size_rule="claude-code",
-        count=count,
         overflow="fold" if auto else "stop",
         circuit=0,
-        folds_per_turn=0,
         limiter=for_any_model(ClaudeLimiter(short_names=True)),
-        params=Params(max_tokens=limit or CLAUDE_REPLY, breakpoint_rule="claude-code-2.1.325"),
-        notes=_notes(environment, recall="off"),
+        params=structs.replace(documented.params, breakpoint_rule="claude-code-2.1.325"),
+        notes=structs.replace(documented.notes, recall="off"),
         sources=claude_code_2_1_325_sources(environment),
-        scratchpad=is_on(environment, SCRATCHPAD),
-        keeps_plan=True,
-        skills=claude_skills,
+        rows="measured",
+        counts_tools=False,
         # The original makes no request for memory: its main model reads and writes the notes itself.
         memory=NO_MEMORY,
+        forgets_hidden_reads=False,
     )
+
+
+def _reply_limit(environment: Mapping[str, str]) -> int | None:
+    return lenient_number(environment, "CLAUDE_CODE_MAX_OUTPUT_TOKENS")
+
+
+def _compacts(environment: Mapping[str, str]) -> tuple[bool, bool]:
+    """Return whether it compacts when the user asks, and by itself."""
+    asked = not is_on(environment, "DISABLE_COMPACT")
+    return asked, asked and not is_on(environment, "DISABLE_AUTO_COMPACT")
 
 
 def _switch(environment: Mapping[str, str], name: str) -> bool:
@@ -769,18 +776,6 @@ def _switch(environment: Mapping[str, str], name: str) -> bool:
     if value not in ("", "on", "off"):
         raise BadInput(f"{name} is {quoted(value)}; it can be on or off", where="settings")
     return value == "on"
-
-
-def _notes(environment: Mapping[str, str], recall: Literal["model", "off"]) -> NoteRules:
-    """Return the rules of notes: files that the main model reads and writes itself, unless the user turned automatic memory off."""
-    if is_on(environment, _NO_AUTO_MEMORY):
-        return NoteRules("nothing", recall="off")
-    return NoteRules("index", recall=recall, folder="claude")
-
-
-def _memory(environment: Mapping[str, str], rules: MemoryRules) -> MemoryRules:
-    """Return the parts of memory; running notes belong to the session, and stay without automatic memory."""
-    return replace(rules, extracts=False) if is_on(environment, _NO_AUTO_MEMORY) else rules
 
 
 def count(view: View, counter: CountsTokens, tools_tokens: int) -> int:
@@ -814,4 +809,4 @@ def context_editing(settings: Mapping[str, str]) -> Profile:
         sticky=is_on(settings, "clear_tool_uses.sticky"),
     )
     backing = claude_code_2_1_325(settings)
-    return context_editing_replace(backing, name="context-editing", policies=(clearing, *backing.policies))
+    return replace(backing, name="context-editing", policies=(clearing, *backing.policies))

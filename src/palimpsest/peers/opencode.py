@@ -1,13 +1,13 @@
 """Profiles that imitate OpenCode, as documented and as measured in 1.18, with its settings, context sources and reminders."""
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from palimpsest.core.budget import measured_tokens
+from palimpsest.core.budget import Budget, measured_tokens
 from palimpsest.core.items import Edit, Insert, Item, Mask, Put, Text, Unmask, seq_of
-from palimpsest.core.plans import Moment, Plan, Proposal, Situation
+from palimpsest.core.plans import Moment, Plan, Policy, Proposal, Situation
 from palimpsest.core.text import attribute, without_own_voice, without_tags
 from palimpsest.core.tokens import CountsTokens
 from palimpsest.core.view import View
@@ -231,12 +231,22 @@ def opencode(environment: Mapping[str, str]) -> Profile:
     prune = _on(environment, "compaction.prune", "true") and not _on(environment, "OPENCODE_DISABLE_PRUNE")
     reply_cap = _reply_cap(environment)
     anchor = Anchor(auto=auto, model=environment.get("agent.compaction.model", ""))
+    return _documented(
+        (*((PruneResults(),) if prune else ()), anchor, *evidence(environment), RemindOfMode(), FrameSteering()),
+        lambda card: opencode_budget(card.window, card.reply, _input_limit(card), auto=auto, reply_cap=reply_cap),
+        opencode_sources(environment),
+        reply_cap,
+    )
+
+
+def _documented(policies: tuple[Policy, ...], budget: Callable[[ModelCard], Budget], sources: SourceSet, reply_cap: int) -> Profile:
+    """Return the documented profile with what follows from settings that other versions do not read."""
     return Profile(
         name="opencode",
         memory=NO_MEMORY,
-        policies=(*((PruneResults(),) if prune else ()), anchor, *evidence(environment), RemindOfMode(), FrameSteering()),
+        policies=policies,
         fallback=model_free_fallback(),
-        budget=lambda card: opencode_budget(card.window, card.reply, _input_limit(card), auto=auto, reply_cap=reply_cap),
+        budget=budget,
         size_rule="opencode",
         count=_count_without_writes,
         overflow="stop",
@@ -245,7 +255,7 @@ def opencode(environment: Mapping[str, str]) -> Profile:
         limiter=for_any_model(OpencodeLimiter()),
         params=Params(max_tokens=reply_cap, breakpoint_rule="opencode"),
         notes=NoteRules("nothing", recall="off"),
-        sources=opencode_sources(environment),
+        sources=sources,
         skills=opencode_documented_skills,
         interrupted_result="[Tool execution was interrupted]",
     )
@@ -253,7 +263,7 @@ def opencode(environment: Mapping[str, str]) -> Profile:
 
 def opencode_1_18(environment: Mapping[str, str]) -> Profile:
     """Compact by summarizing everything before a verbatim tail, also when a request was too long."""
-    auto = _on(environment, "compaction.auto", "true")
+    auto, prune = _on(environment, "compaction.auto", "true"), _on(environment, "compaction.prune")
     reserved, reply_cap = strict_number(environment, "compaction.reserved", least=0), _reply_cap(environment)
     anchor = Anchor(
         transcript="text",
@@ -264,25 +274,19 @@ def opencode_1_18(environment: Mapping[str, str]) -> Profile:
         moments=frozenset({"before_call", "after_call", "asked", "overflow"}),
     )
     lines, size = strict_number(environment, "tool_output.max_lines"), strict_number(environment, "tool_output.max_bytes")
-    return Profile(
+
+    def budget(card: ModelCard) -> Budget:
+        return opencode_measured_budget(card.window, card.reply, _input_limit(card), reserved=reserved, auto=auto, reply_cap=reply_cap)
+
+    policies = (*((PruneResults(),) if prune else ()), anchor, *evidence(environment), RemindOfMode())
+    return replace(
+        _documented(policies, budget, opencode_1_18_sources(environment), reply_cap),
         name="opencode-1.18",
-        memory=NO_MEMORY,
-        policies=(*((PruneResults(),) if _on(environment, "compaction.prune") else ()), anchor, *evidence(environment), RemindOfMode()),
-        fallback=model_free_fallback(),
-        budget=lambda card: opencode_measured_budget(
-            card.window, card.reply, _input_limit(card), reserved=reserved, auto=auto, reply_cap=reply_cap
-        ),
         size_rule="opencode-1.18",
         count=_count_reported,
         overflow="fold",
-        stops_when_fold_fails=True,
-        folds_per_turn=0,
         limiter=for_any_model(OpencodeLimiter(lines or OPENCODE_LINES, size or OPENCODE_BYTES, shell_tail=True)),
-        params=Params(max_tokens=reply_cap, breakpoint_rule="opencode"),
-        notes=NoteRules("nothing", recall="off"),
-        sources=opencode_1_18_sources(environment),
         skills=opencode_skills,
-        interrupted_result="[Tool execution was interrupted]",
     )
 
 
