@@ -31,7 +31,7 @@ from palimpsest.exchange.importing import Counts, Cursors, Imported, SourceCurso
 from palimpsest.exchange.secrets import RedactingFormat, count_secrets
 from palimpsest.exchange.transcript import Format, ReadOutput, ReadPosition, ReadProblem, SourceFinder, TranscriptSource, is_original
 from palimpsest.stores.home import AnyHome, remove
-from palimpsest.stores.layered import OverlayBlobs, OverlaySessions
+from palimpsest.stores.in_memory import MemoryBlobs, MemorySessions
 
 _SAVE_SECONDS = 2.0
 _PROGRESS_EVENTS = 256
@@ -150,7 +150,7 @@ class ImportRun:
 
     def _stores(self) -> tuple[SessionStore, Blobs]:
         if self.dry:
-            return OverlaySessions(self.home.store), OverlayBlobs(self.home.blobs)
+            return MemorySessions(self.home.store), MemoryBlobs(self.home.blobs)
         return self.home.store, self.home.blobs
 
     def _skip(self, source: TranscriptSource, imported: Imported) -> None:
