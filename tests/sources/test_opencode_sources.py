@@ -17,7 +17,7 @@ GIT = {"/repo/.git/HEAD": ""}
 FULL = MemoryWorld(
     files={**GIT, "/repo/AGENTS.md": "be kind", "/repo/.claude/skills/s/SKILL.md": "---\nname: s\ndescription: d\n---\n"},
     repository=GitFacts("main"),
-).with_state(references={"b": ("/b", "second"), "a": ("/a", "first")}, mcp={"files": "Use paths."}, texts={"system": "Answer in rhyme."})
+).with_state(mcp={"files": "Use paths."}, texts={"system": "Answer in rhyme."})
 
 
 def opencode(name: str = "opencode", **settings: str) -> Session:
@@ -37,17 +37,11 @@ def test_the_head_has_its_parts_in_order_and_nothing_else_is_stated() -> None:
     state(measured, FULL)
 
     assert [item.source for item in documented.log.view.head] == ["base", "environment", "instructions", "system"]
-    order = ["base", "environment", "references", "instructions", "mcp", "skills", "system"]
+    order = ["base", "environment", "instructions", "mcp", "skills", "system"]
     assert [item.source for item in measured.log.view.head] == order
     assert (documented.log.view.items, measured.log.view.items) == ((), ())
-    assert text_of(measured.log.view.head[2].content) == (
-        "<available_references>\n"
-        "  <reference>\n    <name>a</name>\n    <path>/a</path>\n    <description>first</description>\n  </reference>\n"
-        "  <reference>\n    <name>b</name>\n    <path>/b</path>\n    <description>second</description>\n  </reference>\n"
-        "</available_references>"
-    )
     assert (
-        text_of(measured.log.view.head[4].content)
+        text_of(measured.log.view.head[3].content)
         == '<mcp_instructions>\n  <server name="files">\nUse paths.\n  </server>\n</mcp_instructions>'
     )
 

@@ -41,7 +41,7 @@ from palimpsest.policies.profile import (
 )
 from palimpsest.sources.environment import claude_environment, date_source, git_text, mode, model_statement, stated_environment
 from palimpsest.sources.instructions import claude_files, config_folder, file_list, folders_of_project
-from palimpsest.sources.progress import agent_types, deferred_tools, session_start, tokens_left, work_state
+from palimpsest.sources.progress import agent_types, deferred_tools, session_start, work_state
 from palimpsest.sources.prompts import KEY, RULES, fixed, mcp_in_head, model_prompt, prompt_text
 from palimpsest.sources.skills import Skill, SkillRoot, find_skills, skill_list
 from palimpsest.sources.source import Fields, Source, SourceSet, World, differing, given
@@ -544,7 +544,6 @@ def claude_code_2_1_325_sources(settings: Mapping[str, str] = EMPTY_MAPPING) -> 
             deferred_tools(tag=False, role="system"),
             agent_types(),
             skill_list(claude_skills),
-            tokens_left(),
             _instructions(),
             _git(),
             date_source(),
@@ -559,7 +558,6 @@ def claude_code_2_1_325_sources(settings: Mapping[str, str] = EMPTY_MAPPING) -> 
             "skills",
             "environment",
             "model",
-            "total_tokens",
             "instructions",
             "session_context",
             "date",

@@ -23,7 +23,7 @@ from palimpsest.sources.progress import work_state
 from palimpsest.sources.prompts import OPENCODE_1_18_FAMILIES, OPENCODE_FAMILIES, Families, mcp_in_head, model_prompt
 from palimpsest.sources.sets import name_list
 from palimpsest.sources.skills import Skill, SkillRoot, find_skills, opencode_list
-from palimpsest.sources.source import Fields, Source, SourceSet, World, given
+from palimpsest.sources.source import Source, SourceSet, World, given
 from palimpsest.wire.models import ModelCard
 from palimpsest.wire.request import Params
 
@@ -132,7 +132,6 @@ def _reminder_behind(items: Sequence[Item], place: int, wanted: str) -> Item | N
     return None
 
 
-_REFERENCE_TAGS: Final = ("reference", "available_references", "name", "path", "description")
 _OFF: Final = frozenset({"", "0", "false", "no", "off"})
 
 
@@ -144,12 +143,11 @@ def opencode_sources(settings: Mapping[str, str]) -> SourceSet:
 
 
 def opencode_1_18_sources(settings: Mapping[str, str]) -> SourceSet:
-    """Return the measured sources: also references, instructions of MCP servers, and the list of skills."""
+    """Return the measured sources: also instructions of MCP servers, and the list of skills."""
     return SourceSet(
         (
             _base(OPENCODE_1_18_FAMILIES),
             opencode_environment(workspace_root=True),
-            _references(),
             _instructions(settings, global_first=True),
             _mcp(),
             opencode_list(opencode_skills),
@@ -197,22 +195,6 @@ def _instructions(settings: Mapping[str, str], *, global_first: bool) -> Source:
 
 def _system() -> Source:
     return given("system", "system", "head")
-
-
-def _references() -> Source:
-    def observed(world: World) -> Fields | None:
-        return {name: f"{path}\n{text}" for name, (path, text) in sorted(world.state.references.items())} or None
-
-    def baseline(fields: Fields) -> str:
-        rows = []
-        for name, value in fields.items():
-            path, _, text = value.partition("\n")
-            values = (("name", name), ("path", path), ("description", text))
-            elements = [f"<{tag}>{without_tags(value, *_REFERENCE_TAGS)}</{tag}>" for tag, value in values]
-            rows.append("\n".join(("  <reference>", *(f"    {element}" for element in elements), "  </reference>")))
-        return "\n".join(("<available_references>", *rows, "</available_references>"))
-
-    return Source("references", observed, baseline, role="system", place="head", removal="There are no references any more.")
 
 
 def _mcp() -> Source:
