@@ -423,7 +423,7 @@ def session_guidance() -> Source:
 
 def language(settings: Mapping[str, str]) -> Source:
     """Return the language of answers. Raises `BadInput` if the setting is not the name of one."""
-    name = _line(settings, LANGUAGE)
+    name = _name_setting(settings, LANGUAGE)
 
     def baseline(fields: Fields) -> str:
         return (
@@ -439,7 +439,7 @@ def output_style(settings: Mapping[str, str]) -> Source:
 
     Raises `BadInput` if the setting cannot be a name; observing it raises `BadInput` if there is no such style.
     """
-    name = _line(settings, OUTPUT_STYLE)
+    name = _name_setting(settings, OUTPUT_STYLE)
     if "/" in name or "\\" in name or name.startswith("."):
         raise BadInput(f"{OUTPUT_STYLE} is {name!r}; give the name of a style, not a path", where="settings")
 
@@ -472,7 +472,7 @@ def scratchpad() -> Source:
     return Source("scratchpad", observed, baseline, lambda _, __: "", role="system", place="head")
 
 
-def _line(settings: Mapping[str, str], name: str) -> str:
+def _name_setting(settings: Mapping[str, str], name: str) -> str:
     text = settings.get(name, "").strip()
     if len(text) > _LONGEST_NAME or not ((text.isprintable() and text.isascii()) or text.replace(" ", "").isalpha()):
         raise BadInput(f"{name} must be one name of at most {_LONGEST_NAME} characters", where="settings")

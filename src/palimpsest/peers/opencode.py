@@ -57,7 +57,7 @@ class RemindOfMode:
         edits: list[Edit] = [Mask(outdated)] if outdated else []
         if wanted and place is not None and current is None:
             before = items[place + 1].id if place + 1 < len(items) else ""
-            edits.append(Insert((Put("reminder", Text(_text(wanted)), f"{_SOURCE}{wanted}"),), before))
+            edits.append(Insert((Put("reminder", Text(_mode_text(wanted)), f"{_SOURCE}{wanted}"),), before))
         return Proposal(tuple(edits), f"mode {situation.view.mode or 'none'}") if edits else ()
 
 
@@ -100,7 +100,7 @@ def steering_text(text: str) -> str:
     return prompt("opencode/steering", text=without_own_voice(text))
 
 
-def _text(wanted: str) -> str:
+def _mode_text(wanted: str) -> str:
     return prompt("opencode/plan") if wanted == PLAN else prompt("opencode/build")
 
 

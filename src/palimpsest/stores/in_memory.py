@@ -70,23 +70,23 @@ class MemoryFile:
         self._sync_failure = ""
         self._disk_error = ""
         self._appends_left: int | None = None
-        self._measure(self._start + file.lines_end)
+        self._measure(self._first_here + file.lines_end)
 
     @property
-    def _start(self) -> int:
+    def _first_here(self) -> int:
         """The offset where the lines in memory begin."""
         if self._file.start is not None:
             return self._file.start
         return 0 if self._lower is None else self._lower.size
 
     @property
-    def _end(self) -> int:
-        return self._start + len(self._file.data)
+    def _end_here(self) -> int:
+        return self._first_here + len(self._file.data)
 
     def _measure(self, size: int) -> None:
         self._size = size
         self._known_end = self._bytes_before(size)
-        self._torn = 0 if self._writes else self._end - size
+        self._torn = 0 if self._writes else self._end_here - size
 
     @property
     def name(self) -> str:
@@ -116,10 +116,10 @@ class MemoryFile:
                 self.fail()
                 self._require_writer()
             self._appends_left -= 1
-        start = self._end
+        start = self._end_here
         self._file.data += line
         self._file.changed = self._store.tick()
-        self._size = self._end
+        self._size = self._end_here
         return start
 
     def _require_writer(self) -> None:
@@ -148,7 +148,7 @@ class MemoryFile:
     def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, bytes]]:
         """Yield pieces of whole lines with their offsets."""
         end = self.size if stop is None else min(stop, self.size)
-        first = self._start
+        first = self._first_here
         if self._lower is not None and start < (lower_end := min(end, first)):
             yield from self._lower.chunks(start, lower_end)
             start = lower_end
@@ -161,8 +161,8 @@ class MemoryFile:
     def read(self, start: int, length: int) -> bytes:
         """Read bytes; fewer at the end of the log. Raises `BadLog` if the log became shorter."""
         self._require_open()
-        first, stop = self._start, min(start + length, self._size)
-        if self._end < stop:
+        first, stop = self._first_here, min(start + length, self._size)
+        if self._end_here < stop:
             raise self._shortened()
         lower_bytes = b"" if self._lower is None or start >= first else self._lower.read(start, min(stop, first) - start)
         return lower_bytes + bytes(self._file.data[max(0, start - first) : max(0, stop - first)])
@@ -179,11 +179,11 @@ class MemoryFile:
             raise BadLog("the log was replaced while it was read; open the session again", where=self.name)
         if self._lower is not None and (current.start is None or self._lower.size < current.start):
             self._lower.refresh()
-        if self._end < self._size:
+        if self._end_here < self._size:
             raise self._shortened()
         if self._bytes_before(self._size) != self._known_end:
             raise BadLog("the log was overwritten while it was read; open the session again", where=self.name)
-        self._measure(max(self._size, self._start + self._file.lines_end))
+        self._measure(max(self._size, self._first_here + self._file.lines_end))
 
     def rewrite(self, data: bytes) -> str:
         """Replace all lines and return the name of the earlier ones, which are kept; a lower log stays as it is."""
@@ -200,11 +200,11 @@ class MemoryFile:
         return self.name if old.below else f"{self.name}.damaged-{len(earlier)}"
 
     def _bytes_before(self, end: int) -> bytes:
-        stop = max(0, end - self._start)
+        stop = max(0, end - self._first_here)
         return bytes(self._file.data[max(0, stop - _COMPARED_BYTES) : stop])
 
     def _shortened(self) -> BadLog:
-        place = f"{self.name}, byte {self._end}"
+        place = f"{self.name}, byte {self._end_here}"
         return BadLog("the log became shorter while it was read; open the session again", where=place)
 
     def load_checkpoint(self) -> bytes | None:
@@ -279,16 +279,16 @@ class MemorySessions:
         """Open the log of a session; raise `BadInput` if there is none, `Locked` if another writer holds it here."""
         store = self._store_below(session)
         if store is None:
-            return self._opened(self._existing(session), None, write=write)
+            return self._file_over(self._existing(session), write=write)
         lower = store.open(session)
         try:
             file = self._files.setdefault(session, _StoredLog(session, lower.name, below=True, start=None))
-            return self._opened(file, lower, write=write)
+            return self._file_over(file, lower, write=write)
         except BaseException:
             lower.close()
             raise
 
-    def _opened(self, file: _StoredLog, lower: LogFile | None = None, *, write: bool) -> MemoryFile:
+    def _file_over(self, file: _StoredLog, lower: LogFile | None = None, *, write: bool) -> MemoryFile:
         if lower is not None and file.start is not None and lower.size < file.start:
             raise BadLog("the log became shorter since it was opened for writing", where=f"{lower.name}, byte {lower.size}")
         if write and file.writer is not None:
