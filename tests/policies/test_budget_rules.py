@@ -6,15 +6,10 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from palimpsest.core.budget import Budget, decide
-from palimpsest.policies.budgets import (
-    claude_budget,
-    claude_measured_budget,
-    codex_budget,
-    codex_effective,
-    opencode_budget,
-    opencode_measured_budget,
-    palimpsest_budget,
-)
+from palimpsest.peers.claude_code import claude_budget, claude_measured_budget
+from palimpsest.peers.codex import codex_budget
+from palimpsest.peers.opencode import opencode_budget, opencode_measured_budget
+from palimpsest.policies.budgets import codex_effective, palimpsest_budget
 from palimpsest.policies.named import profile
 from palimpsest.wire.models import card
 

@@ -7,9 +7,10 @@ from worlds import MemoryWorld, state, texts
 from palimpsest.agent.session import Session
 from palimpsest.core.events import ToolReturned, ViewEdited
 from palimpsest.core.items import Mask, Text, ToolResult, text_of
+from palimpsest.peers.opencode import OPENCODE_1_18_FAMILIES, OPENCODE_FAMILIES
 from palimpsest.policies.named import profile
 from palimpsest.sources.instructions import nested_instructions
-from palimpsest.sources.prompts import OPENCODE_1_18_FAMILIES, OPENCODE_FAMILIES, family, prompt_text, text_file
+from palimpsest.sources.prompts import family, prompt_text, text_file
 from palimpsest.sources.source import GitFacts
 
 MODELS = ("gpt-5.2", "gpt-4o", "gpt-5-codex", "o3-mini", "gemini-3", "claude-opus-4-6", "kimi-k2", "qwen3")

@@ -24,7 +24,6 @@ from palimpsest.core.tokens import CountsTokens
 from palimpsest.core.view import View, shown
 from palimpsest.peers.clearing import KEPT_USES, TRIGGER, ClaudeLimiter, ClearCached, ClearIdle, ClearResults, ClearToolUses
 from palimpsest.peers.summaries import ContinuationMessage, Summarize, SwapNotes
-from palimpsest.policies.budgets import CLAUDE_REPLY, claude_budget, claude_measured_budget
 from palimpsest.policies.fold import model_free_fallback
 from palimpsest.policies.notices import Warn, WatchCache
 from palimpsest.policies.profile import (
@@ -646,11 +645,64 @@ def _git_fields(world: World) -> Fields | None:
     return None if facts is None else {"git": git_text(facts)}
 
 
+CLAUDE_REPLY: Final = 32_000
+CLAUDE_MARGIN: Final = 13_000
+CLAUDE_WARNING: Final = 20_000
+CLAUDE_ERROR: Final = 20_000
+CLAUDE_BLOCK_MARGIN: Final = 3_000
+CLAUDE_REPLY_CAP: Final = 20_000
 _NO_AUTO_MEMORY: Final = "CLAUDE_CODE_DISABLE_AUTO_MEMORY"
 # The models for which 2.1.325 was observed to compact automatically.
 _AUTO_COMPACTED = re.compile(r"-4-6\b")
 # Claude Code uses the long window of these only under a name that asks for it.
 _SHORT_WINDOW = re.compile(r"-4-[678]")
+
+
+def claude_budget(
+    window: int = 200_000, max_output: int = CLAUDE_REPLY, *, auto: bool = True, percent: int | None = None, block_at: int | None = None
+) -> Budget:
+    """Return the documented budget of Claude Code: the whole reply is reserved, and requests are blocked 3,000 tokens before the end.
+
+    In a small window each reserve is at most half of the level it is taken from, so that all levels stay above zero and in order.
+    """
+    reply = min(max_output if max_output > 0 else CLAUDE_REPLY, window // 2)
+    blocks = block_at if block_at is not None and block_at > 0 else _before(window, CLAUDE_BLOCK_MARGIN, 4)
+    budget = _claude_levels(window, reply, blocks, auto=auto, percent=percent)
+    return structs.replace(budget, clear_at=budget.warn_at)
+
+
+def claude_measured_budget(
+    window: int = 200_000, max_output: int = CLAUDE_REPLY, *, auto: bool = True, percent: int | None = None, auto_window: int | None = None
+) -> Budget:
+    """Return the budget of Claude Code 2.1.325 as measured: at most 20,000 tokens are reserved for the reply, and no level clears results.
+
+    Small windows are as in `claude_budget`.
+    """
+    window = auto_window if auto_window is not None and auto_window > 0 else window
+    reply = min(max_output if max_output > 0 else CLAUDE_REPLY, CLAUDE_REPLY_CAP, window // 2)
+    return _claude_levels(window, reply, _before(window - reply, CLAUDE_BLOCK_MARGIN, 4), auto=auto, percent=percent)
+
+
+def _claude_levels(window: int, reply: int, block_at: int, *, auto: bool, percent: int | None) -> Budget:
+    available = window - reply
+    compact_at = usual = _before(available, CLAUDE_MARGIN)
+    if percent is not None and 1 <= percent <= 100:
+        compact_at = max(1, min(usual, available * percent // 100))
+    effective = compact_at if auto else available
+    return Budget(
+        window=window,
+        reply=reply,
+        buffer=window - usual,
+        warn_at=_before(effective, CLAUDE_WARNING),
+        compact_at=compact_at if auto else None,
+        block_at=block_at,
+        error_at=_before(effective, CLAUDE_ERROR),
+    )
+
+
+def _before(level: int, reserve: int, most: int = 2) -> int:
+    """Subtract a reserve from a level; the reserve is at most one part in `most` of the level."""
+    return level - min(reserve, level // most)
 
 
 def claude_code(environment: Mapping[str, str]) -> Profile:

@@ -15,7 +15,7 @@ from palimpsest.core.text import attribute, within
 from palimpsest.core.tokens import CountsTokens
 from palimpsest.core.view import View
 from palimpsest.peers.clearing import OUTPUT_LIMIT, CodexLimiter
-from palimpsest.policies.budgets import codex_budget, codex_effective, percent_left
+from palimpsest.policies.budgets import codex_effective, percent_left
 from palimpsest.policies.fold import model_free_fallback
 from palimpsest.policies.handoff import Handoff, HandoffTrigger, LastResort
 from palimpsest.policies.profile import (
@@ -34,12 +34,14 @@ from palimpsest.policies.provider_compact import Remote
 from palimpsest.sources.environment import codex_environment, codex_mode, permissions, personality, realtime
 from palimpsest.sources.instructions import FILE_BYTES, MARKERS, agents_md, config_folder, folders_of_project
 from palimpsest.sources.progress import work_state
-from palimpsest.sources.prompts import CODEX_FAMILIES, PERSONALITIES, model_prompt, notes
+from palimpsest.sources.prompts import PERSONALITIES, Families, model_prompt, notes
 from palimpsest.sources.sets import name_list, number
 from palimpsest.sources.skills import Skill, SkillRoot, codex_catalogue, find_skills
 from palimpsest.sources.source import Source, SourceSet, World, given
 from palimpsest.wire.models import ModelCard, is_generic
 from palimpsest.wire.request import Params
+
+CODEX_FAMILIES: Final[Families] = ((("codex",), "codex"), (("gpt-5",), "gpt"), ((), "default"))
 
 
 def codex_sources(settings: Mapping[str, str]) -> SourceSet:
@@ -317,6 +319,20 @@ def codex_0_166(settings: Mapping[str, str]) -> Profile:
 def _handoff(settings: Mapping[str, str], inject: frozenset[Moment], trigger: HandoffTrigger, *, in_parts: bool = False) -> Handoff:
     prompt_text, prompt_file = settings.get("compact_prompt", "").strip(), settings.get("experimental_compact_prompt_file", "")
     return Handoff(inject, trigger, in_parts=in_parts, prompt_text=prompt_text, prompt_file=prompt_file)
+
+
+def codex_budget(window: int = 272_000, *, limit: int | None = None, prefix: int = 0) -> Budget:
+    """Return the budget of Codex: compact at nine tenths of the window, or at a lower `limit`.
+
+    A `prefix` of tokens that do not count raises the level, at most to the effective window.
+    """
+    effective = codex_effective(window)
+    level = window * 9 // 10
+    if limit is not None:
+        level = min(level, limit)
+    if prefix > 0:
+        level = min(level + prefix, effective)
+    return Budget(window=window, reply=window - effective, buffer=window - level, compact_at=level)
 
 
 def _budget(card: ModelCard, settings: Mapping[str, str], *, clamped: bool = False) -> Budget:

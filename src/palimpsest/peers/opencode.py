@@ -13,14 +13,13 @@ from palimpsest.core.tokens import CountsTokens
 from palimpsest.core.view import View
 from palimpsest.peers.clearing import OPENCODE_BYTES, OPENCODE_LINES, OpencodeLimiter, PruneResults
 from palimpsest.peers.summaries import Anchor
-from palimpsest.policies.budgets import OPENCODE_REPLY, opencode_budget, opencode_measured_budget
 from palimpsest.policies.fold import model_free_fallback
 from palimpsest.policies.limits import prompt
 from palimpsest.policies.profile import NO_MEMORY, NoteRules, Profile, evidence, for_any_model, strict_number
 from palimpsest.sources.environment import opencode_environment
 from palimpsest.sources.instructions import config_folder, file_list, folders_of_project, opencode_files
 from palimpsest.sources.progress import work_state
-from palimpsest.sources.prompts import OPENCODE_1_18_FAMILIES, OPENCODE_FAMILIES, Families, mcp_in_head, model_prompt
+from palimpsest.sources.prompts import Families, mcp_in_head, model_prompt
 from palimpsest.sources.sets import name_list
 from palimpsest.sources.skills import Skill, SkillRoot, find_skills, opencode_list
 from palimpsest.sources.source import Source, SourceSet, World, given
@@ -30,6 +29,30 @@ from palimpsest.wire.request import Params
 PLAN, BUILD = "plan", "build"
 BUILDING: Final = frozenset({BUILD, "ask", "edits", "auto"})
 """The modes in which files are changed: that of OpenCode, and ours."""
+# An entry with several words needs all of them.
+OPENCODE_FAMILIES: Final[Families] = (
+    (("gpt-5",), "codex"),
+    (("gpt-",), "beast"),
+    (("o1",), "beast"),
+    (("o3",), "beast"),
+    (("gemini-",), "gemini"),
+    (("claude",), "anthropic"),
+    ((), "plain"),
+)
+OPENCODE_1_18_FAMILIES: Final[Families] = (
+    (("muse",), "meta"),
+    (("gpt-4",), "beast"),
+    (("o1",), "beast"),
+    (("o3",), "beast"),
+    (("gpt", "codex"), "codex"),
+    (("gpt",), "gpt"),
+    (("gemini-",), "gemini"),
+    (("claude",), "anthropic"),
+    (("trinity",), "trinity"),
+    (("kimi",), "kimi"),
+    (("moonshot",), "kimi"),
+    ((), "default"),
+)
 _SOURCE: Final = "mode_reminder "
 _REPLIES: Final = frozenset({"assistant", "thinking", "call"})
 _USER: Final = frozenset({"user", "steering"})
@@ -204,6 +227,8 @@ def _mcp() -> Source:
     return mcp_in_head(block, "<mcp_instructions>", "</mcp_instructions>")
 
 
+OPENCODE_REPLY: Final = 32_000
+OPENCODE_RESERVED: Final = 20_000
 _FALSE = frozenset({"", "false", "0", "no", "off"})
 
 
@@ -270,6 +295,43 @@ def opencode_1_18(environment: Mapping[str, str]) -> Profile:
         limiter=for_any_model(OpencodeLimiter(lines or OPENCODE_LINES, size or OPENCODE_BYTES, shell_tail=True)),
         skills=opencode_skills,
     )
+
+
+def opencode_budget(
+    window: int, reply_limit: int | None = None, input_limit: int | None = None, *, auto: bool = True, reply_cap: int = OPENCODE_REPLY
+) -> Budget:
+    """Return the documented budget of OpenCode: compact above the input limit, or above the window less the reply."""
+    reply = _opencode_reply(reply_limit, reply_cap)
+    usable = input_limit or window - reply
+    return _opencode_levels(window, reply, usable, usable + 1 if auto else None)
+
+
+def opencode_measured_budget(
+    window: int,
+    reply_limit: int | None = None,
+    input_limit: int | None = None,
+    *,
+    reserved: int | None = None,
+    auto: bool = True,
+    reply_cap: int = OPENCODE_REPLY,
+) -> Budget:
+    """Return the budget of OpenCode 1.18 as measured: compact at the input limit less a reserve, or at the window less the reply."""
+    reply = _opencode_reply(reply_limit, reply_cap)
+    if input_limit:
+        usable = max(0, input_limit - (min(OPENCODE_RESERVED, reply) if reserved is None else reserved))
+    else:
+        usable = max(0, window - reply)
+    return _opencode_levels(window, reply, usable, usable if auto else None)
+
+
+def _opencode_reply(reply_limit: int | None, cap: int) -> int:
+    return min(reply_limit, cap) if reply_limit else cap
+
+
+def _opencode_levels(window: int, reply: int, usable: int, level: int | None) -> Budget:
+    # A window of 0 is unknown: such a model is never compacted for.
+    compact_at = level if window else None
+    return Budget(window=window, reply=reply, buffer=max(0, window - usable), compact_at=compact_at)
 
 
 def _reply_cap(environment: Mapping[str, str]) -> int:
