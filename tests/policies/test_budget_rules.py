@@ -143,12 +143,6 @@ def test_a_limit_lowers_the_level_and_never_raises_it(limit: int | None, level: 
     assert codex_budget(200_000, limit=limit).compact_at == level
 
 
-@pytest.mark.states("CX-21")
-def test_after_a_prefix_the_effective_window_is_the_hard_cap() -> None:
-    assert codex_budget(200_000, limit=50_000, prefix=150_000).compact_at == 190_000
-    assert codex_budget(200_000, limit=50_000, prefix=20_000).compact_at == 70_000
-
-
 def test_opencode_as_documented_compacts_above_what_is_usable() -> None:
     assert opencode_budget(200_000, 64_000).compact_at == 168_001
     assert opencode_budget(200_000, 8_000).compact_at == 192_001

@@ -321,18 +321,10 @@ def _handoff(settings: Mapping[str, str], inject: frozenset[Moment], trigger: Ha
     return Handoff(inject, trigger, in_parts=in_parts, prompt_text=prompt_text, prompt_file=prompt_file)
 
 
-def codex_budget(window: int = 272_000, *, limit: int | None = None, prefix: int = 0) -> Budget:
-    """Return the budget of Codex: compact at nine tenths of the window, or at a lower `limit`.
-
-    A `prefix` of tokens that do not count raises the level, at most to the effective window.
-    """
-    effective = codex_effective(window)
-    level = window * 9 // 10
-    if limit is not None:
-        level = min(level, limit)
-    if prefix > 0:
-        level = min(level + prefix, effective)
-    return Budget(window=window, reply=window - effective, buffer=window - level, compact_at=level)
+def codex_budget(window: int = 272_000, *, limit: int | None = None) -> Budget:
+    """Return the budget of Codex: compact at nine tenths of the window, or at a lower `limit`."""
+    level = window * 9 // 10 if limit is None else min(window * 9 // 10, limit)
+    return Budget(window=window, reply=window - codex_effective(window), buffer=window - level, compact_at=level)
 
 
 def _budget(card: ModelCard, settings: Mapping[str, str], *, clamped: bool = False) -> Budget:
