@@ -44,7 +44,7 @@ from palimpsest.exchange.transcript import (
     built_body,
     is_original,
 )
-from palimpsest.stores.layered import BufferedStore
+from palimpsest.stores.buffered import BufferedStore
 
 _EDITS = frozenset({ViewEdited, EditUndone})
 _ADDS_ITEMS = frozenset({UserSaid, ModelReplied, ToolReturned, ContextStated, Recalled})

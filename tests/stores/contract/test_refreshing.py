@@ -11,8 +11,8 @@ from store_kinds import StoreKind
 
 from palimpsest.core.errors import BadLog, StoreError
 from palimpsest.core.ports import LogFile, SessionStore
+from palimpsest.stores.buffered import BufferedStore
 from palimpsest.stores.in_memory import MemorySessions
-from palimpsest.stores.layered import BufferedStore
 from palimpsest.stores.sessions import JsonlSessions
 
 
