@@ -5,10 +5,11 @@ import re
 import pytest
 from worlds import MemoryWorld
 
+from palimpsest.peers.codex import CODEX_FAMILIES
 from palimpsest.policies.limits import prompt
 from palimpsest.policies.named import profile
 from palimpsest.sources.environment import permissions
-from palimpsest.sources.prompts import CODEX_FAMILIES, mode_text, prompt_text, switch_notice, text_file
+from palimpsest.sources.prompts import mode_text, prompt_text, switch_notice, text_file
 from palimpsest.sources.source import NetworkPolicy
 
 

@@ -29,7 +29,6 @@ WORLD = MemoryWorld(
     texts={"version": "palimpsest 1", "attribution": "Sign commits.", "memory": "- notes.md", "memory_rules": "Keep notes."},
     deferred=(Tool("WebFetch"), Tool("Monitor")),
     agents={"explore": "searches"},
-    tokens_left=15_000_000,
 )
 
 
@@ -103,14 +102,12 @@ def test_statements_stand_in_the_measured_order_with_their_roles() -> None:
         ("deferred_tools", "system"),
         ("agents", "system"),
         ("skills", "system"),
-        ("total_tokens", "system"),
         ("instructions", "user"),
         ("session_context", "user"),
         ("date", "system"),
         ("attribution", "user"),
     ]
     stated = texts(event)
-    assert stated["total_tokens"] == "<total_tokens>15000000 tokens left</total_tokens>"
     assert stated["instructions"].index("use tabs") < stated["instructions"].index("Instructions from: the index of your notes\n- notes.md")
     assert stated["session_context"].startswith("<system-reminder>\n# gitStatus\n")
     say(session, "hello")
@@ -124,11 +121,11 @@ def test_statements_are_byte_equal_in_later_requests_and_after_a_resume() -> Non
     say(session, "hello")
     first = blocks(session)
     reply(session, Text("hi", "assistant"))
-    changed = WORLD.with_state(tokens_left=14_000_000)
+    changed = WORLD.with_state(agents={"explore": "searches", "plan": "plans"})
     stated = texts(state(session, changed))
     say(session, "go on")
 
-    assert stated == {"total_tokens+": "<total_tokens>14000000 tokens left</total_tokens>"}
+    assert stated == {"agents+": "The agents that can be started have changed:\n- plan: plans"}
     assert blocks(session) == first
     session.log.close()
     again = Session.resume("s", session.profile, session.card, session.environment)

@@ -7,9 +7,10 @@ from worlds import MemoryWorld, state, texts
 from palimpsest.agent.session import Session
 from palimpsest.core.events import ToolReturned, ViewEdited
 from palimpsest.core.items import Mask, Text, ToolResult, text_of
+from palimpsest.peers.opencode import OPENCODE_1_18_FAMILIES, OPENCODE_FAMILIES
 from palimpsest.policies.named import profile
 from palimpsest.sources.instructions import nested_instructions
-from palimpsest.sources.prompts import OPENCODE_1_18_FAMILIES, OPENCODE_FAMILIES, family, prompt_text, text_file
+from palimpsest.sources.prompts import family, prompt_text, text_file
 from palimpsest.sources.source import GitFacts
 
 MODELS = ("gpt-5.2", "gpt-4o", "gpt-5-codex", "o3-mini", "gemini-3", "claude-opus-4-6", "kimi-k2", "qwen3")
@@ -17,7 +18,7 @@ GIT = {"/repo/.git/HEAD": ""}
 FULL = MemoryWorld(
     files={**GIT, "/repo/AGENTS.md": "be kind", "/repo/.claude/skills/s/SKILL.md": "---\nname: s\ndescription: d\n---\n"},
     repository=GitFacts("main"),
-).with_state(references={"b": ("/b", "second"), "a": ("/a", "first")}, mcp={"files": "Use paths."}, texts={"system": "Answer in rhyme."})
+).with_state(mcp={"files": "Use paths."}, texts={"system": "Answer in rhyme."})
 
 
 def opencode(name: str = "opencode", **settings: str) -> Session:
@@ -37,17 +38,11 @@ def test_the_head_has_its_parts_in_order_and_nothing_else_is_stated() -> None:
     state(measured, FULL)
 
     assert [item.source for item in documented.log.view.head] == ["base", "environment", "instructions", "system"]
-    order = ["base", "environment", "references", "instructions", "mcp", "skills", "system"]
+    order = ["base", "environment", "instructions", "mcp", "skills", "system"]
     assert [item.source for item in measured.log.view.head] == order
     assert (documented.log.view.items, measured.log.view.items) == ((), ())
-    assert text_of(measured.log.view.head[2].content) == (
-        "<available_references>\n"
-        "  <reference>\n    <name>a</name>\n    <path>/a</path>\n    <description>first</description>\n  </reference>\n"
-        "  <reference>\n    <name>b</name>\n    <path>/b</path>\n    <description>second</description>\n  </reference>\n"
-        "</available_references>"
-    )
     assert (
-        text_of(measured.log.view.head[4].content)
+        text_of(measured.log.view.head[3].content)
         == '<mcp_instructions>\n  <server name="files">\nUse paths.\n  </server>\n</mcp_instructions>'
     )
 

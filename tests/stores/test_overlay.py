@@ -8,8 +8,7 @@ from palimpsest.core.events import SessionOpened, UserSaid
 from palimpsest.core.items import Text
 from palimpsest.core.log import Log
 from palimpsest.stores.home import Home
-from palimpsest.stores.in_memory import FixedClock, MemoryBlobs
-from palimpsest.stores.layered import OverlayBlobs, OverlaySessions
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.stores.sessions import JsonlSessions
 
 
@@ -21,7 +20,7 @@ def test_a_session_goes_on_in_memory_with_the_numbers_it_would_have(tmp_path: Pa
     home = Home(tmp_path)
     small(home)
     data = home.store.path_of(SMALL).read_bytes()
-    with Log.open(OverlaySessions(home.store), SMALL, _clock(), write=True) as tried:
+    with Log.open(MemorySessions(home.store), SMALL, _clock(), write=True) as tried:
         made = [tried.append(UserSaid((Text(words),))).seq for words in ("one", "two")]
         events = list(tried.events())
         seen = tried.event(made[0]), tried.item(f"{made[1]}.0").content
@@ -36,7 +35,7 @@ def test_a_session_goes_on_in_memory_with_the_numbers_it_would_have(tmp_path: Pa
 def test_a_trial_of_many_events_reads_back_all_of_them(tmp_path: Path) -> None:
     home = Home(tmp_path)
     small(home)
-    with Log.open(OverlaySessions(home.store), SMALL, _clock(), write=True) as tried:
+    with Log.open(MemorySessions(home.store), SMALL, _clock(), write=True) as tried:
         tried.extend(UserSaid((Text(f"message {number}"),)) for number in range(300))
         tried.checkpoint()
         lines = b"".join(data for _, data in tried.reader.lines.chunks())
@@ -52,7 +51,7 @@ def test_a_writer_of_the_lower_store_does_not_lock_the_overlay(tmp_path: Path) -
     small(home)
     with (
         Log.open(JsonlSessions(home.store.folder), SMALL, _clock(), write=True),
-        Log.open(OverlaySessions(home.store), SMALL, _clock(), write=True) as tried,
+        Log.open(MemorySessions(home.store), SMALL, _clock(), write=True) as tried,
     ):
         assert tried.append(UserSaid((Text("one"),))).seq == 14
 
@@ -60,7 +59,7 @@ def test_a_writer_of_the_lower_store_does_not_lock_the_overlay(tmp_path: Path) -
 def test_new_sessions_stand_beside_those_below(tmp_path: Path) -> None:
     home = Home(tmp_path)
     small(home)
-    store = OverlaySessions(home.store)
+    store = MemorySessions(home.store)
     Log.create(store, SessionOpened("new"), _clock()).close()
 
     assert store.sessions() == [SMALL, "new"]
@@ -72,7 +71,7 @@ def test_new_sessions_stand_beside_those_below(tmp_path: Path) -> None:
 def test_blobs_of_both_stores_are_found_and_new_ones_stay_in_memory() -> None:
     under = MemoryBlobs()
     old = under.put(b"old")
-    blobs = OverlayBlobs(under)
+    blobs = MemoryBlobs(under)
     new = blobs.put(b"new")
 
     assert (blobs.get(old), blobs.get(new)) == (b"old", b"new")

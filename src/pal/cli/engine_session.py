@@ -26,7 +26,7 @@ from palimpsest.core.ports import Provider
 from palimpsest.policies.profile import Profile
 from palimpsest.providers.retrying import RetryPolicy
 from palimpsest.stores.config_files import DEFAULT_SOURCE, Settings, project_denials
-from palimpsest.stores.layered import OverlayBlobs, OverlaySessions
+from palimpsest.stores.in_memory import MemoryBlobs, MemorySessions
 from palimpsest.stores.sessions import WorkTree, transcript_of
 from palimpsest.wire.encode import recorded_tools
 from palimpsest.wire.models import DEFAULT_MODEL, ModelCard, card, recorded_card
@@ -103,7 +103,7 @@ def fold_profile(log: Log, choice: ModelChoice) -> Profile:
 
 def open_in_memory(found: SessionLocation) -> Log:
     """Open a session for writing in memory: new events get their real numbers, and the file is not changed."""
-    return close_open_call(Log.open(OverlaySessions(found.store), found.session, found.clock, write=True))
+    return close_open_call(Log.open(MemorySessions(found.store), found.session, found.clock, write=True))
 
 
 class ModelProviders:
@@ -143,8 +143,8 @@ def environment_of(
     def look(want: Look) -> str | None:
         return files(want) if want.what != "file" or permissions().may_read(want.name) else None
 
-    store = OverlaySessions(found.store) if trying else found.store
-    blobs = OverlayBlobs(found.blobs) if trying else found.blobs
+    store = MemorySessions(found.store) if trying else found.store
+    blobs = MemoryBlobs(found.blobs) if trying else found.blobs
     keep = store.result_files(found.session)
     root = Path(log.opened.cwd)
     create = file_creator(root) if root.is_absolute() and root.is_dir() and not trying else None

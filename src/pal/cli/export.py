@@ -30,8 +30,7 @@ from palimpsest.exchange.resume import ResumeTarget, claude_target, codex_target
 from palimpsest.exchange.secrets import as_is, clean_line
 from palimpsest.exchange.transcript import ExportOrigin, origin_of
 from palimpsest.stores.files import coalesced, store_error, write_atomically
-from palimpsest.stores.in_memory import FixedClock
-from palimpsest.stores.layered import OverlaySessions
+from palimpsest.stores.in_memory import FixedClock, MemorySessions
 from palimpsest.wire.media import NotedFetch
 from palimpsest.wire.models import ModelCard, WireName
 
@@ -199,7 +198,7 @@ def _open_at(log: Log, store: SessionArchive, at: int | None) -> Iterator[Log]:
     # The clock of the event makes repeated exports byte-equal.
     clock = FixedClock(log.event(at).at)
     # An id has at most 128 characters.
-    overlay, name = OverlaySessions(store), f"{log.session[:110]}-{at}"
+    overlay, name = MemorySessions(store), f"{log.session[:110]}-{at}"
     if name in overlay.sessions():
         # An existing session with this id is hidden in the overlay only; its file stays.
         overlay.remove(name)

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,10 +28,10 @@ from palimpsest.exchange.files import FolderWalk, ReadLimits, reading_limits
 from palimpsest.exchange.finding import NAME, UNKNOWN, FoundSources, OwnLogs, bases_first, copy_log, find_sources
 from palimpsest.exchange.formats import FORMATS
 from palimpsest.exchange.importing import Counts, Cursors, Imported, SourceCursor, import_session, session_id
-from palimpsest.exchange.secrets import RedactingFormat, count_secrets
-from palimpsest.exchange.transcript import Format, ReadOutput, ReadPosition, ReadProblem, SourceFinder, TranscriptSource, is_original
+from palimpsest.exchange.secrets import RedactingBlobs, count_secrets, redacted
+from palimpsest.exchange.transcript import Format, ReadOutput, ReadProblem, SourceFinder, TranscriptSource, is_original
 from palimpsest.stores.home import AnyHome, remove
-from palimpsest.stores.layered import OverlayBlobs, OverlaySessions
+from palimpsest.stores.in_memory import MemoryBlobs, MemorySessions
 
 _SAVE_SECONDS = 2.0
 _PROGRESS_EVENTS = 256
@@ -80,13 +80,25 @@ class ImportRun:
     def take(self, form: Format, source: TranscriptSource) -> None:
         """Import what is new of a session; an unreadable one is skipped. Raises `StoreError` if the home cannot be written."""
         session = self._destination(form, source)
-        reader = _ProgressReader(RedactingFormat(form) if self.redact else form, self)
 
         def imported(store: SessionStore, blobs: Blobs, seen: SourceCursor | None) -> Imported:
             place = (None, -1) if seen is None else (seen.position, seen.tip)
-            return import_session(reader, source, store, blobs, self.home.clock, position=place[0], since=place[1], into=session)
+            kept = RedactingBlobs(blobs) if self.redact else blobs
+            return import_session(
+                form, source, store, kept, self.home.clock, position=place[0], since=place[1], into=session, through=self._watched
+            )
 
         self._take(source, session, imported)
+
+    def _watched(self, outputs: Iterator[ReadOutput]) -> Iterator[ReadOutput]:
+        """Yield what is read until the import is stopped, and report the progress."""
+        for output in redacted(outputs) if self.redact else outputs:
+            if self.stopped:
+                return
+            yield output
+            self.seen += 1
+            if not self.seen % _PROGRESS_EVENTS:
+                self.on_progress(len(self.rows) + len(self.skipped), self.seen)
 
     def take_own(self, source: TranscriptSource) -> None:
         """Copy what is new of a log of this program; one that is damaged or does not fit is skipped. Raises as `take`."""
@@ -150,7 +162,7 @@ class ImportRun:
 
     def _stores(self) -> tuple[SessionStore, Blobs]:
         if self.dry:
-            return OverlaySessions(self.home.store), OverlayBlobs(self.home.blobs)
+            return MemorySessions(self.home.store), MemoryBlobs(self.home.blobs)
         return self.home.store, self.home.blobs
 
     def _skip(self, source: TranscriptSource, imported: Imported) -> None:
@@ -217,34 +229,6 @@ class ImportRun:
             signal.signal(signal.SIGINT, previous)
             self._search.stop()
             self.save()
-
-
-@dataclass(frozen=True)
-class _ProgressReader:
-    """A format that reports progress and stops reading when the run is stopped."""
-
-    form: Format
-    run: ImportRun
-
-    @property
-    def name(self) -> str:
-        return self.form.name
-
-    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
-        return self.form.default_paths(home, environment)
-
-    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
-        return self.form.sources(path)
-
-    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
-        run = self.run
-        for entry in self.form.read(source, blobs, position):
-            if run.stopped:
-                return
-            yield entry
-            run.seen += 1
-            if not run.seen % _PROGRESS_EVENTS:
-                run.on_progress(len(run.rows) + len(run.skipped), run.seen)
 
 
 def _secrets_in(log_file: LogFile) -> dict[str, int]:

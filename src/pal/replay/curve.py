@@ -26,7 +26,7 @@ from pal.replay.drawing import (
 from pal.replay.outcome import RECORDED, CardRun, Comparison, Figures, Outcome, ReplayedSession, figures, ratio
 from palimpsest.core.items import Value
 from palimpsest.exchange.html import STYLE
-from palimpsest.policies.budgets import CLAUDE_MARGIN, CLAUDE_REPLY_CAP
+from palimpsest.peers.claude_code import CLAUDE_MARGIN, CLAUDE_REPLY_CAP
 from palimpsest.policies.named import DEFAULT, parse_name
 from palimpsest.policies.profile import SETTINGS
 

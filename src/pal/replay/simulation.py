@@ -45,8 +45,7 @@ from palimpsest.core.view import View, shown
 from palimpsest.policies.jobs import KeepAlive
 from palimpsest.policies.profile import Profile
 from palimpsest.providers.retrying import NO_RETRIES
-from palimpsest.stores.in_memory import FixedClock, MemorySessions
-from palimpsest.stores.layered import OverlayBlobs
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.breakpoints import HEAD, BlockPosition, anchors, breakpoint_label, breakpoint_positions
 from palimpsest.wire.encode import is_bound
 from palimpsest.wire.encoding import BlockKind, Fragment, Message, opaque_type
@@ -560,7 +559,7 @@ class ReplayEnvironment:
 
     def __init__(self, recording: RecordedSession) -> None:
         self.clock = FixedClock(recording.steps[0].at if recording.steps else 0)
-        self.blobs = OverlayBlobs(recording.blobs)
+        self.blobs = MemoryBlobs(recording.blobs)
         self.files = RecordedFiles(recording.cwd)
         self._saved_names: set[str] = set()
         self._transcript = recording.transcript

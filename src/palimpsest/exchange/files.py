@@ -265,7 +265,7 @@ class FolderWalk:
             if folder not in self._listings:
                 if folder != root and (limit := self._limit_reached()):
                     return ReadProblem(root, f"the search ended at {folder}, {limit}; name a folder further down"), device
-                self._listings[folder] = self._read(folder)
+                self._listings[folder] = self._list_folder(folder)
         except OSError as error:
             return ReadProblem(folder, (error.strerror or str(error)).lower()), device_above
         return self._listings[folder], device
@@ -276,7 +276,7 @@ class FolderWalk:
             return f"after {self._limits.entries:,} files and folders"
         return f"after {self._limits.seconds:g} seconds" if time.monotonic() >= self._until else ""
 
-    def _read(self, folder: str) -> Listing:
+    def _list_folder(self, folder: str) -> Listing:
         folders: list[str] = []
         links: list[str] = []
         files: list[str] = []
@@ -444,12 +444,12 @@ def decoded(data: bytes) -> object:
 
     Accepts what other writers get wrong: control characters, NaN and lone surrogates.
     """
-    value = _decoded(data)
+    value = _lenient_json(data)
     # A value is only walked where its brackets would suffice, because walking costs as much as decoding.
     return None if data.count(b"}") + data.count(b"]") > _MOST_LEVELS and _is_deep(value) else value
 
 
-def _decoded(data: bytes) -> object:
+def _lenient_json(data: bytes) -> object:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

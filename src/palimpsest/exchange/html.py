@@ -111,7 +111,7 @@ def _prose(piece: str) -> tuple[bool, str]:
         if rows:
             blocks.append((True, _table(lines[at : at + rows])))
         else:
-            blocks.append((False, _line(lines[at])))
+            blocks.append((False, _inline_markdown(lines[at])))
         at += rows or 1
     return False, "".join(_joined(blocks))
 
@@ -131,11 +131,11 @@ def _is_delimiter(line: str) -> bool:
 
 
 def _table(lines: list[str]) -> str:
-    rows = [_row(line, is_first=not number) for number, line in enumerate(lines) if number != 1]
+    rows = [_table_row(line, is_first=not number) for number, line in enumerate(lines) if number != 1]
     return _styled("table", _mark(f"\n{lines[1]}\n").join([rows[0], _mark("\n").join(rows[1:])]))
 
 
-def _row(line: str, *, is_first: bool) -> str:
+def _table_row(line: str, *, is_first: bool) -> str:
     first, *cells = line.split("|")
     # What follows the last bar is no cell unless it has text.
     last = _mark(f"|{cells.pop()}") if len(cells) > 1 and not cells[-1].strip() else ""
@@ -143,7 +143,7 @@ def _row(line: str, *, is_first: bool) -> str:
     return f'<span class="md-row{" md-first" if is_first else ""}">{escape(first)}{markup}{last}</span>'
 
 
-def _line(line: str) -> str:
+def _inline_markdown(line: str) -> str:
     if heading := _HEADING.match(line):
         return _styled("head", f"{_mark(heading[0])}{_inline(line[heading.end() :])}")
     if item := _ITEM.match(line):

@@ -1,6 +1,6 @@
 """Imports a session of another program into a log, each event once, with cursors of earlier imports and token estimates."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import TypeVar
 
@@ -44,7 +44,7 @@ from palimpsest.exchange.transcript import (
     built_body,
     is_original,
 )
-from palimpsest.stores.layered import BufferedStore
+from palimpsest.stores.buffered import BufferedStore
 
 _EDITS = frozenset({ViewEdited, EditUndone})
 _ADDS_ITEMS = frozenset({UserSaid, ModelReplied, ToolReturned, ContextStated, Recalled})
@@ -220,17 +220,18 @@ def import_session(
     position: ReadPosition | None = None,
     since: int = -1,
     into: str = "",
+    through: Callable[[Iterator[ReadOutput]], Iterator[ReadOutput]] = iter,
 ) -> Imported:
     """Read what is new in a session into its log, creating the log if there is none. Events that are there already are skipped.
 
     `position` belongs to an earlier import that left the log at the event `since`; without that event everything is read again. `into`
-    is the session that the file was exported from, which then gets what the other program added. Raises `StoreError` if the log cannot
-    be written.
+    is the session that the file was exported from, which then gets what the other program added. What is read goes `through` a function
+    first. Raises `StoreError` if the log cannot be written.
     """
     own_id = session_id(form.name, source.session)
     log_import = _LogImport(BufferedStore(store), into or own_id, clock, form.name if into not in {"", own_id} else "")
     try:
-        for output in read_guarded(form, source, blobs, position if log_import.continues(since) else None):
+        for output in read_guarded(form, source, blobs, position if log_import.continues(since) else None, through):
             match output:
                 case ReadEvent():
                     log_import.add(output)
@@ -246,13 +247,19 @@ def import_session(
         log_import.close()
 
 
-def read_guarded(form: Format, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None) -> Iterator[ReadOutput]:
-    """What a format yields; an exception becomes the last problem, and what was yielded before it stays.
+def read_guarded(
+    form: Format,
+    source: TranscriptSource,
+    blobs: Blobs,
+    position: ReadPosition | None,
+    through: Callable[[Iterator[ReadOutput]], Iterator[ReadOutput]] = iter,
+) -> Iterator[ReadOutput]:
+    """What a format yields, gone `through` a function; an exception becomes the last problem, and what was yielded before it stays.
 
     What is refused is not read at all: `BadInput` and `StoreError` are raised.
     """
     try:
-        yield from form.read(source, blobs, position)
+        yield from through(form.read(source, blobs, position))
     except (StoreError, BadInput):
         raise
     except OSError as error:

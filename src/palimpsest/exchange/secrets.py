@@ -3,9 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias, TypeVar, cast
 
 from msgspec import Raw, Struct, structs
@@ -16,7 +14,7 @@ from palimpsest.core.lines import decode_line
 from palimpsest.core.ports import Blobs, LogFile
 from palimpsest.core.secrets import CERTAIN_KINDS, find_secrets, redact
 from palimpsest.core.view import View
-from palimpsest.exchange.transcript import Format, ImportContext, ReadEvent, ReadOutput, ReadPosition, ReadProblem, TranscriptSource
+from palimpsest.exchange.transcript import ImportContext, ReadEvent, ReadOutput, ReadPosition, ReadProblem
 
 AnyValue = TypeVar("AnyValue")
 Clean: TypeAlias = Callable[[str], str]
@@ -233,35 +231,16 @@ def line_batches(lines: LogFile, start: int, stop: int) -> Iterator[bytes]:
             start_of_batch = end
 
 
-@dataclass(frozen=True)
-class RedactingFormat:
-    """A format that replaces secrets in everything it reads: bodies, the rest of source lines, and blobs of text."""
-
-    form: Format
-
-    @property
-    def name(self) -> str:
-        """The name in commands."""
-        return self.form.name
-
-    def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
-        """The paths where the program keeps its sessions by default."""
-        return self.form.default_paths(home, environment)
-
-    def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
-        """The sessions in a file, or in all files below a folder."""
-        return self.form.sources(path)
-
-    def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
-        """The events of a session in order, without secrets."""
-        for output in self.form.read(source, _RedactingBlobs(blobs), position):
-            match output:
-                case ReadEvent():
-                    yield _redact_event(output)
-                case ReadProblem():
-                    yield ReadProblem(output.where, redact(output.why))
-                case ReadPosition():
-                    yield structs.replace(output, state=clean_value(output.state, redact))
+def redacted(outputs: Iterator[ReadOutput]) -> Iterator[ReadOutput]:
+    """What a format reads, without secrets in bodies and in the rest of source lines; `RedactingBlobs` keeps them out of its blobs."""
+    for output in outputs:
+        match output:
+            case ReadEvent():
+                yield _redact_event(output)
+            case ReadProblem():
+                yield ReadProblem(output.where, redact(output.why))
+            case ReadPosition():
+                yield structs.replace(output, state=clean_value(output.state, redact))
 
 
 def _redact_event(event: ReadEvent) -> ReadEvent:
@@ -278,7 +257,7 @@ def _redact_event(event: ReadEvent) -> ReadEvent:
     return structs.replace(event, body=redacted_body, line=line)
 
 
-class _RedactingBlobs:
+class RedactingBlobs:
     """Stores texts without their secrets; images and other binary data are stored unchanged."""
 
     def __init__(self, blobs: Blobs) -> None:

@@ -2,13 +2,12 @@
 
 import posixpath
 import re
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from dataclasses import replace as context_editing_replace
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 import msgspec
-from msgspec.structs import replace
+from msgspec import structs
 
 from palimpsest.audit.gate import same_path
 from palimpsest.audit.sizes import claude_list_size
@@ -19,13 +18,12 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ChildEnded, ChildOpened, Event, ModelReplied, ToolReturned, ViewEdited
 from palimpsest.core.front_matter import read_front_matter
 from palimpsest.core.items import EMPTY_MAPPING, Edit, Insert, Item, Mask, Put, Text, ToolCall, ToolResult, Value, text_of
-from palimpsest.core.plans import Answer, EventSpan, Look, Moment, Plan, Proposal, Situation, Steps, Want, look_or_none, span
+from palimpsest.core.plans import Answer, EventSpan, Look, Moment, Plan, Policy, Proposal, Situation, Steps, Want, look_or_none, span
 from palimpsest.core.text import within
 from palimpsest.core.tokens import CountsTokens
 from palimpsest.core.view import View, shown
 from palimpsest.peers.clearing import KEPT_USES, TRIGGER, ClaudeLimiter, ClearCached, ClearIdle, ClearResults, ClearToolUses
 from palimpsest.peers.summaries import ContinuationMessage, Summarize, SwapNotes
-from palimpsest.policies.budgets import CLAUDE_REPLY, claude_budget, claude_measured_budget
 from palimpsest.policies.fold import model_free_fallback
 from palimpsest.policies.notices import Warn, WatchCache
 from palimpsest.policies.profile import (
@@ -42,7 +40,7 @@ from palimpsest.policies.profile import (
 )
 from palimpsest.sources.environment import claude_environment, date_source, git_text, mode, model_statement, stated_environment
 from palimpsest.sources.instructions import claude_files, config_folder, file_list, folders_of_project
-from palimpsest.sources.progress import agent_types, deferred_tools, session_start, tokens_left, work_state
+from palimpsest.sources.progress import agent_types, deferred_tools, session_start, work_state
 from palimpsest.sources.prompts import KEY, RULES, fixed, mcp_in_head, model_prompt, prompt_text
 from palimpsest.sources.skills import Skill, SkillRoot, find_skills, skill_list
 from palimpsest.sources.source import Fields, Source, SourceSet, World, differing, given
@@ -424,7 +422,7 @@ def session_guidance() -> Source:
 
 def language(settings: Mapping[str, str]) -> Source:
     """Return the language of answers. Raises `BadInput` if the setting is not the name of one."""
-    name = _line(settings, LANGUAGE)
+    name = _name_setting(settings, LANGUAGE)
 
     def baseline(fields: Fields) -> str:
         return (
@@ -440,7 +438,7 @@ def output_style(settings: Mapping[str, str]) -> Source:
 
     Raises `BadInput` if the setting cannot be a name; observing it raises `BadInput` if there is no such style.
     """
-    name = _line(settings, OUTPUT_STYLE)
+    name = _name_setting(settings, OUTPUT_STYLE)
     if "/" in name or "\\" in name or name.startswith("."):
         raise BadInput(f"{OUTPUT_STYLE} is {name!r}; give the name of a style, not a path", where="settings")
 
@@ -473,7 +471,7 @@ def scratchpad() -> Source:
     return Source("scratchpad", observed, baseline, lambda _, __: "", role="system", place="head")
 
 
-def _line(settings: Mapping[str, str], name: str) -> str:
+def _name_setting(settings: Mapping[str, str], name: str) -> str:
     text = settings.get(name, "").strip()
     if len(text) > _LONGEST_NAME or not ((text.isprintable() and text.isascii()) or text.replace(" ", "").isalpha()):
         raise BadInput(f"{name} must be one name of at most {_LONGEST_NAME} characters", where="settings")
@@ -545,7 +543,6 @@ def claude_code_2_1_325_sources(settings: Mapping[str, str] = EMPTY_MAPPING) -> 
             deferred_tools(tag=False, role="system"),
             agent_types(),
             skill_list(claude_skills),
-            tokens_left(),
             _instructions(),
             _git(),
             date_source(),
@@ -560,7 +557,6 @@ def claude_code_2_1_325_sources(settings: Mapping[str, str] = EMPTY_MAPPING) -> 
             "skills",
             "environment",
             "model",
-            "total_tokens",
             "instructions",
             "session_context",
             "date",
@@ -649,6 +645,12 @@ def _git_fields(world: World) -> Fields | None:
     return None if facts is None else {"git": git_text(facts)}
 
 
+CLAUDE_REPLY: Final = 32_000
+CLAUDE_MARGIN: Final = 13_000
+CLAUDE_WARNING: Final = 20_000
+CLAUDE_ERROR: Final = 20_000
+CLAUDE_BLOCK_MARGIN: Final = 3_000
+CLAUDE_REPLY_CAP: Final = 20_000
 _NO_AUTO_MEMORY: Final = "CLAUDE_CODE_DISABLE_AUTO_MEMORY"
 # The models for which 2.1.325 was observed to compact automatically.
 _AUTO_COMPACTED = re.compile(r"-4-6\b")
@@ -656,14 +658,60 @@ _AUTO_COMPACTED = re.compile(r"-4-6\b")
 _SHORT_WINDOW = re.compile(r"-4-[678]")
 
 
+def claude_budget(
+    window: int = 200_000, max_output: int = CLAUDE_REPLY, *, auto: bool = True, percent: int | None = None, block_at: int | None = None
+) -> Budget:
+    """Return the documented budget of Claude Code: the whole reply is reserved, and requests are blocked 3,000 tokens before the end.
+
+    In a small window each reserve is at most half of the level it is taken from, so that all levels stay above zero and in order.
+    """
+    reply = min(max_output if max_output > 0 else CLAUDE_REPLY, window // 2)
+    blocks = block_at if block_at is not None and block_at > 0 else _before(window, CLAUDE_BLOCK_MARGIN, 4)
+    budget = _claude_levels(window, reply, blocks, auto=auto, percent=percent)
+    return structs.replace(budget, clear_at=budget.warn_at)
+
+
+def claude_measured_budget(
+    window: int = 200_000, max_output: int = CLAUDE_REPLY, *, auto: bool = True, percent: int | None = None, auto_window: int | None = None
+) -> Budget:
+    """Return the budget of Claude Code 2.1.325 as measured: at most 20,000 tokens are reserved for the reply, and no level clears results.
+
+    Small windows are as in `claude_budget`.
+    """
+    window = auto_window if auto_window is not None and auto_window > 0 else window
+    reply = min(max_output if max_output > 0 else CLAUDE_REPLY, CLAUDE_REPLY_CAP, window // 2)
+    return _claude_levels(window, reply, _before(window - reply, CLAUDE_BLOCK_MARGIN, 4), auto=auto, percent=percent)
+
+
+def _claude_levels(window: int, reply: int, block_at: int, *, auto: bool, percent: int | None) -> Budget:
+    available = window - reply
+    compact_at = usual = _before(available, CLAUDE_MARGIN)
+    if percent is not None and 1 <= percent <= 100:
+        compact_at = max(1, min(usual, available * percent // 100))
+    effective = compact_at if auto else available
+    return Budget(
+        window=window,
+        reply=reply,
+        buffer=window - usual,
+        warn_at=_before(effective, CLAUDE_WARNING),
+        compact_at=compact_at if auto else None,
+        block_at=block_at,
+        error_at=_before(effective, CLAUDE_ERROR),
+    )
+
+
+def _before(level: int, reserve: int, most: int = 2) -> int:
+    """Subtract a reserve from a level; the reserve is at most one part in `most` of the level."""
+    return level - min(reserve, level // most)
+
+
 def claude_code(environment: Mapping[str, str]) -> Profile:
     """Mask old results in three ways; compact by swapping in running notes if there are any, else by summarizing the whole conversation.
 
     With the setting `keep_analysis` the analysis before a summary stays in front of it, as in version 2.1.19.
     """
-    asked = not is_on(environment, "DISABLE_COMPACT")
-    auto = asked and not is_on(environment, "DISABLE_AUTO_COMPACT")
-    limit = lenient_number(environment, "CLAUDE_CODE_MAX_OUTPUT_TOKENS")
+    asked, auto = _compacts(environment)
+    limit = _reply_limit(environment)
     percent = lenient_number(environment, "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", 100)
     block_at = lenient_number(environment, "CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE")
 
@@ -674,17 +722,24 @@ def claude_code(environment: Mapping[str, str]) -> Profile:
     cached = _switch(environment, "cached_microcompact")
     by_size = ((ClearCached(),) if cached else ()) + (ClearResults(beside_cached=cached),)
     masks = (ClearIdle(), *(() if is_on(environment, "DISABLE_MICROCOMPACT") else by_size))
+    policies = (
+        *masks,
+        SwapNotes(auto=auto, asked=asked),
+        Summarize(auto=auto, asked=asked, form=form),
+        *evidence(environment),
+        Restore(),
+        Warn(),
+        WatchCache(),
+    )
+    return _documented(environment, policies, budget)
+
+
+def _documented(environment: Mapping[str, str], policies: tuple[Policy, ...], budget: Callable[[ModelCard], Budget]) -> Profile:
+    """Return the documented profile with the given policies and budget, whose settings other versions do not read."""
+    no_memory = is_on(environment, _NO_AUTO_MEMORY)
     return Profile(
         name="claude-code",
-        policies=(
-            *masks,
-            SwapNotes(auto=auto, asked=asked),
-            Summarize(auto=auto, asked=asked, form=form),
-            *evidence(environment),
-            Restore(),
-            Warn(),
-            WatchCache(),
-        ),
+        policies=policies,
         budget=budget,
         fallback=model_free_fallback(),
         size_rule="claude-code",
@@ -693,15 +748,16 @@ def claude_code(environment: Mapping[str, str]) -> Profile:
         circuit=3,
         folds_per_turn=0,
         limiter=for_any_model(ClaudeLimiter()),
-        params=Params(max_tokens=limit or CLAUDE_REPLY, breakpoint_rule="claude-code"),
-        notes=_notes(environment, recall="model"),
+        params=Params(max_tokens=_reply_limit(environment) or CLAUDE_REPLY, breakpoint_rule="claude-code"),
+        # Files that the main model reads and writes itself, unless the user turned automatic memory off; running notes stay even then.
+        notes=NoteRules("nothing", recall="off") if no_memory else NoteRules("index", recall="model", folder="claude"),
         sources=claude_code_sources(environment),
         scratchpad=is_on(environment, SCRATCHPAD),
         keeps_plan=True,
         rows="documents",
         counts_tools=True,
         skills=claude_skills,
-        memory=_memory(environment, MemoryRules(remembers=False, summarises=False, finishes=True)),
+        memory=MemoryRules(remembers=False, extracts=not no_memory, summarises=False, finishes=True),
         forgets_hidden_reads=True,
     )
 
@@ -713,9 +769,8 @@ def claude_code_2_1_325(environment: Mapping[str, str]) -> Profile:
     compacts for all models, because a session that is never compacted ends at the window.
     """
     all_models = environment.get("proactive", "").strip().lower() != "measured"
-    asked = not is_on(environment, "DISABLE_COMPACT")
-    auto = asked and not is_on(environment, "DISABLE_AUTO_COMPACT")
-    limit = lenient_number(environment, "CLAUDE_CODE_MAX_OUTPUT_TOKENS")
+    asked, auto = _compacts(environment)
+    limit = _reply_limit(environment)
     percent = lenient_number(environment, "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE", 100)
     window = lenient_number(environment, "CLAUDE_CODE_AUTO_COMPACT_WINDOW")
     block_at = lenient_number(environment, "CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE")
@@ -724,43 +779,45 @@ def claude_code_2_1_325(environment: Mapping[str, str]) -> Profile:
         compacts = auto and (all_models or window is not None or _AUTO_COMPACTED.search(card.name) is not None)
         reply = limit or min(CLAUDE_REPLY, card.reply)
         measured = claude_measured_budget(_window(card), reply, auto=compacts, percent=percent, auto_window=window)
-        return measured if block_at is None else replace(measured, block_at=block_at)
+        return measured if block_at is None else structs.replace(measured, block_at=block_at)
 
-    form = ContinuationMessage(measured=True)
-    return Profile(
+    summarize = Summarize(
+        auto=auto,
+        asked=asked,
+        overflow=True,
+        keeps_round=True,
+        images=True,
+        form=ContinuationMessage(measured=True),
+        report="Compacted",
+        breakpoint_rule="claude-code-2.1.325-fold",
+    )
+    restore = Restore(large_files="note", numbering="tab", place="prompt")
+    documented = _documented(environment, (summarize, *evidence(environment), restore, Warn()), budget)
+    return replace(
+        documented,
         name="claude-code-2.1.325",
-        policies=(
-            Summarize(
-                auto=auto,
-                asked=asked,
-                overflow=True,
-                keeps_round=True,
-                images=True,
-                form=form,
-                report="Compacted",
-                breakpoint_rule="claude-code-2.1.325-fold",
-            ),
-            *evidence(environment),
-            Restore(large_files="note", numbering="tab", place="prompt"),
-            Warn(),
-        ),
-        budget=budget,
-        fallback=model_free_fallback(),
-        size_rule="claude-code",
-        count=count,
         overflow="fold" if auto else "stop",
         circuit=0,
-        folds_per_turn=0,
         limiter=for_any_model(ClaudeLimiter(short_names=True)),
-        params=Params(max_tokens=limit or CLAUDE_REPLY, breakpoint_rule="claude-code-2.1.325"),
-        notes=_notes(environment, recall="off"),
+        params=structs.replace(documented.params, breakpoint_rule="claude-code-2.1.325"),
+        notes=structs.replace(documented.notes, recall="off"),
         sources=claude_code_2_1_325_sources(environment),
-        scratchpad=is_on(environment, SCRATCHPAD),
-        keeps_plan=True,
-        skills=claude_skills,
+        rows="measured",
+        counts_tools=False,
         # The original makes no request for memory: its main model reads and writes the notes itself.
         memory=NO_MEMORY,
+        forgets_hidden_reads=False,
     )
+
+
+def _reply_limit(environment: Mapping[str, str]) -> int | None:
+    return lenient_number(environment, "CLAUDE_CODE_MAX_OUTPUT_TOKENS")
+
+
+def _compacts(environment: Mapping[str, str]) -> tuple[bool, bool]:
+    """Return whether it compacts when the user asks, and by itself."""
+    asked = not is_on(environment, "DISABLE_COMPACT")
+    return asked, asked and not is_on(environment, "DISABLE_AUTO_COMPACT")
 
 
 def _switch(environment: Mapping[str, str], name: str) -> bool:
@@ -769,18 +826,6 @@ def _switch(environment: Mapping[str, str], name: str) -> bool:
     if value not in ("", "on", "off"):
         raise BadInput(f"{name} is {quoted(value)}; it can be on or off", where="settings")
     return value == "on"
-
-
-def _notes(environment: Mapping[str, str], recall: Literal["model", "off"]) -> NoteRules:
-    """Return the rules of notes: files that the main model reads and writes itself, unless the user turned automatic memory off."""
-    if is_on(environment, _NO_AUTO_MEMORY):
-        return NoteRules("nothing", recall="off")
-    return NoteRules("index", recall=recall, folder="claude")
-
-
-def _memory(environment: Mapping[str, str], rules: MemoryRules) -> MemoryRules:
-    """Return the parts of memory; running notes belong to the session, and stay without automatic memory."""
-    return replace(rules, extracts=False) if is_on(environment, _NO_AUTO_MEMORY) else rules
 
 
 def count(view: View, counter: CountsTokens, tools_tokens: int) -> int:
@@ -814,4 +859,4 @@ def context_editing(settings: Mapping[str, str]) -> Profile:
         sticky=is_on(settings, "clear_tool_uses.sticky"),
     )
     backing = claude_code_2_1_325(settings)
-    return context_editing_replace(backing, name="context-editing", policies=(clearing, *backing.policies))
+    return replace(backing, name="context-editing", policies=(clearing, *backing.policies))

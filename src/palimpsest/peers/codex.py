@@ -3,9 +3,9 @@
 import posixpath
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final, Literal, TypedDict
+from typing import Final
 
-from msgspec.structs import replace as codex_replace
+from msgspec import structs
 
 from palimpsest.core.budget import Budget, used
 from palimpsest.core.errors import BadInput
@@ -15,7 +15,7 @@ from palimpsest.core.text import attribute, within
 from palimpsest.core.tokens import CountsTokens
 from palimpsest.core.view import View
 from palimpsest.peers.clearing import OUTPUT_LIMIT, CodexLimiter
-from palimpsest.policies.budgets import codex_budget, codex_effective, percent_left
+from palimpsest.policies.budgets import codex_effective, percent_left
 from palimpsest.policies.fold import model_free_fallback
 from palimpsest.policies.handoff import Handoff, HandoffTrigger, LastResort
 from palimpsest.policies.profile import (
@@ -34,12 +34,14 @@ from palimpsest.policies.provider_compact import Remote
 from palimpsest.sources.environment import codex_environment, codex_mode, permissions, personality, realtime
 from palimpsest.sources.instructions import FILE_BYTES, MARKERS, agents_md, config_folder, folders_of_project
 from palimpsest.sources.progress import work_state
-from palimpsest.sources.prompts import CODEX_FAMILIES, PERSONALITIES, model_prompt, notes
+from palimpsest.sources.prompts import PERSONALITIES, Families, model_prompt, notes
 from palimpsest.sources.sets import name_list, number
 from palimpsest.sources.skills import Skill, SkillRoot, codex_catalogue, find_skills
 from palimpsest.sources.source import Source, SourceSet, World, given
 from palimpsest.wire.models import ModelCard, is_generic
 from palimpsest.wire.request import Params
+
+CODEX_FAMILIES: Final[Families] = ((("codex",), "codex"), (("gpt-5",), "gpt"), ((), "default"))
 
 
 def codex_sources(settings: Mapping[str, str]) -> SourceSet:
@@ -186,12 +188,6 @@ _OFF: Final = frozenset({"false", "0", "no", "off"})
 _SWITCHES: Final = frozenset({"true", "false"})
 
 
-def _memory(settings: Mapping[str, str], stages: StageRules) -> MemoryRules:
-    """Codex reads sessions when they are finished, and keeps no notes of a running one."""
-    is_on = _switch(settings, "memories.generate_memories")
-    return MemoryRules(extracts=False, takes_notes=False, summarises=is_on, stages=stages)
-
-
 def _stages(settings: Mapping[str, str], documented: StageRules, most_memories: str, models: tuple[str, str]) -> StageRules:
     """Return the numbers of memory with the settings of the user over them, clamped as Codex clamps them."""
 
@@ -199,7 +195,7 @@ def _stages(settings: Mapping[str, str], documented: StageRules, most_memories: 
         found = strict_number(settings, f"memories.{name}", least=0)
         return min(most, max(least, int(default) if found is None else found))
 
-    return codex_replace(
+    return structs.replace(
         documented,
         sessions=number("max_rollouts_per_startup", documented.sessions, 0 if documented.has_raw else 1, 128),
         age_days=number("max_rollout_age_days", documented.age_days, 0, 90),
@@ -244,9 +240,15 @@ _MEASURED: Final = StageRules(
 
 def codex(settings: Mapping[str, str]) -> Profile:
     """Compact through the dedicated endpoint of the provider, else by a summary; stated context is repeated only by folds within a turn."""
+    return _documented(settings, _stages(settings, _DOCUMENTED, "max_raw_memories_for_global", ("phase_1_model", "phase_2_model")))
+
+
+def _documented(settings: Mapping[str, str], stages: StageRules) -> Profile:
+    """Return the documented profile with the given stages of memory, whose settings other versions do not read."""
     trigger = HandoffTrigger()
-    stages = _stages(settings, _DOCUMENTED, "max_raw_memories_for_global", ("phase_1_model", "phase_2_model"))
     uses = _switch(settings, "memories.use_memories")
+    personality = one_of(settings, "personality", ("none", *sorted(PERSONALITIES)))
+    collaboration = one_of(settings, "collaboration_mode", ("default", *_COLLABORATIONS))
     return Profile(
         "codex",
         (
@@ -262,7 +264,7 @@ def codex(settings: Mapping[str, str]) -> Profile:
         recounts=True,
         overflow="stop",
         limiter=_limiter(settings),
-        params=_params(settings, "codex"),
+        params=_params(settings),
         sources=codex_sources(settings),
         skills=codex_skills,
         mentioned_skills=codex_skills,
@@ -271,11 +273,16 @@ def codex(settings: Mapping[str, str]) -> Profile:
         snapshot_first=True,
         notes=NoteRules("summary" if uses else "nothing", 5_000, cuts_middle=True, recall="off", cites=True, root=stages.root),
         agents=AgentRules(depth=1, threads=6, tagged=True),
-        memory=_memory(settings, stages),
+        # Codex reads sessions when they are finished, and keeps no notes of a running one.
+        memory=MemoryRules(extracts=False, takes_notes=False, summarises=_switch(settings, "memories.generate_memories"), stages=stages),
         tool_forms="codex",
         framed_input=lambda parts: framed_images(parts, documented=True),
         mention_sigils="$@",
-        **_ways(settings),
+        collaborations=_COLLABORATIONS,
+        collaboration="" if collaboration == "default" else collaboration,
+        personality="" if personality == "none" else personality,
+        states_shell_lines=True,
+        left=lambda tokens, budget: percent_left(tokens, codex_effective(budget.window)),
     )
 
 
@@ -285,35 +292,27 @@ def codex_0_166(settings: Mapping[str, str]) -> Profile:
     trigger = HandoffTrigger("body_after_prefix" if after_prefix else "total", at_effective_window=True)
     # With the item turned off, 0.166 was observed to summarize and never to use the endpoint.
     stages = _stages(settings, _MEASURED, "max_raw_memories_for_consolidation", ("extract_model", "consolidation_model"))
-    uses = _switch(settings, "memories.use_memories")
+    documented = _documented(settings, stages)
     remote = settings.get("features.remote_compaction_v2", "true").lower() not in _OFF
-    return Profile(
-        "codex-0.166",
-        (
+    return replace(
+        documented,
+        name="codex-0.166",
+        policies=(
             *((Remote("item", _ALWAYS, trigger),) if remote else ()),
             _handoff(settings, _ALWAYS, trigger, in_parts=True),
             LastResort(model_free_fallback()),
             *evidence(settings),
         ),
-        lambda card: _budget(card, settings, clamped=True),
-        fallback=model_free_fallback(),
-        size_rule="codex",
-        count=_count,
-        recounts=True,
-        overflow="stop",
+        budget=lambda card: _budget(card, settings, clamped=True),
         limiter=_limiter(settings, warns=True),
-        params=_params(settings, "codex-0.166"),
+        params=structs.replace(documented.params, dialect="codex-0.166"),
         sources=codex_0_166_sources(settings),
-        skills=codex_skills,
-        mentioned_skills=codex_skills,
-        interrupted_result="aborted",
-        interrupted_notice=_ABORTED,
-        notes=NoteRules("summary" if uses else "nothing", 2_500, cuts_middle=True, recall="off", cites=True, root=stages.root),
-        agents=AgentRules(depth=1, threads=6, tagged=True, dialogue_forks=True),
-        memory=_memory(settings, stages),
+        snapshot_first=False,
+        notes=structs.replace(documented.notes, summary_tokens=2_500),
+        agents=structs.replace(documented.agents, dialogue_forks=True),
         tool_forms="codex-0.166",
         framed_input=framed_images,
-        **_ways(settings),
+        mention_sigils="$",
     )
 
 
@@ -322,25 +321,10 @@ def _handoff(settings: Mapping[str, str], inject: frozenset[Moment], trigger: Ha
     return Handoff(inject, trigger, in_parts=in_parts, prompt_text=prompt_text, prompt_file=prompt_file)
 
 
-class _Ways(TypedDict):
-    collaborations: tuple[str, ...]
-    collaboration: str
-    personality: str
-    states_shell_lines: bool
-    left: Callable[[int, Budget], int]
-
-
-def _ways(settings: Mapping[str, str]) -> _Ways:
-    """Return how the user wants to work with the agent."""
-    personality = one_of(settings, "personality", ("none", *sorted(PERSONALITIES)))
-    chosen = one_of(settings, "collaboration_mode", ("default", *_COLLABORATIONS))
-    return _Ways(
-        collaborations=_COLLABORATIONS,
-        collaboration="" if chosen == "default" else chosen,
-        personality="" if personality == "none" else personality,
-        states_shell_lines=True,
-        left=lambda tokens, budget: percent_left(tokens, codex_effective(budget.window)),
-    )
+def codex_budget(window: int = 272_000, *, limit: int | None = None) -> Budget:
+    """Return the budget of Codex: compact at nine tenths of the window, or at a lower `limit`."""
+    level = window * 9 // 10 if limit is None else min(window * 9 // 10, limit)
+    return Budget(window=window, reply=window - codex_effective(window), buffer=window - level, compact_at=level)
 
 
 def _budget(card: ModelCard, settings: Mapping[str, str], *, clamped: bool = False) -> Budget:
@@ -361,12 +345,12 @@ def _limiter(settings: Mapping[str, str], *, warns: bool = False) -> Callable[[M
     return lambda card: unknown if is_generic(card) else known
 
 
-def _params(settings: Mapping[str, str], dialect: Literal["codex", "codex-0.166"]) -> Params:
+def _params(settings: Mapping[str, str]) -> Params:
     return Params(
         states_limit=False,
         effort=settings.get("model_reasoning_effort", ""),
         summary=settings.get("model_reasoning_summary", ""),
         verbosity=settings.get("model_verbosity", ""),
         service_tier=_TIERS[one_of(settings, "service_tier", tuple(_TIERS))],
-        dialect=dialect,
+        dialect="codex",
     )

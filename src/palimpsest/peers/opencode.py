@@ -1,35 +1,58 @@
 """Profiles that imitate OpenCode, as documented and as measured in 1.18, with its settings, context sources and reminders."""
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from palimpsest.core.budget import measured_tokens
+from palimpsest.core.budget import Budget, measured_tokens
 from palimpsest.core.items import Edit, Insert, Item, Mask, Put, Text, Unmask, seq_of
-from palimpsest.core.plans import Moment, Plan, Proposal, Situation
+from palimpsest.core.plans import Moment, Plan, Policy, Proposal, Situation
 from palimpsest.core.text import attribute, without_own_voice, without_tags
 from palimpsest.core.tokens import CountsTokens
 from palimpsest.core.view import View
 from palimpsest.peers.clearing import OPENCODE_BYTES, OPENCODE_LINES, OpencodeLimiter, PruneResults
 from palimpsest.peers.summaries import Anchor
-from palimpsest.policies.budgets import OPENCODE_REPLY, opencode_budget, opencode_measured_budget
 from palimpsest.policies.fold import model_free_fallback
 from palimpsest.policies.limits import prompt
 from palimpsest.policies.profile import NO_MEMORY, NoteRules, Profile, evidence, for_any_model, strict_number
 from palimpsest.sources.environment import opencode_environment
 from palimpsest.sources.instructions import config_folder, file_list, folders_of_project, opencode_files
 from palimpsest.sources.progress import work_state
-from palimpsest.sources.prompts import OPENCODE_1_18_FAMILIES, OPENCODE_FAMILIES, Families, mcp_in_head, model_prompt
+from palimpsest.sources.prompts import Families, mcp_in_head, model_prompt
 from palimpsest.sources.sets import name_list
 from palimpsest.sources.skills import Skill, SkillRoot, find_skills, opencode_list
-from palimpsest.sources.source import Fields, Source, SourceSet, World, given
+from palimpsest.sources.source import Source, SourceSet, World, given
 from palimpsest.wire.models import ModelCard
 from palimpsest.wire.request import Params
 
 PLAN, BUILD = "plan", "build"
 BUILDING: Final = frozenset({BUILD, "ask", "edits", "auto"})
 """The modes in which files are changed: that of OpenCode, and ours."""
+# An entry with several words needs all of them.
+OPENCODE_FAMILIES: Final[Families] = (
+    (("gpt-5",), "codex"),
+    (("gpt-",), "beast"),
+    (("o1",), "beast"),
+    (("o3",), "beast"),
+    (("gemini-",), "gemini"),
+    (("claude",), "anthropic"),
+    ((), "plain"),
+)
+OPENCODE_1_18_FAMILIES: Final[Families] = (
+    (("muse",), "meta"),
+    (("gpt-4",), "beast"),
+    (("o1",), "beast"),
+    (("o3",), "beast"),
+    (("gpt", "codex"), "codex"),
+    (("gpt",), "gpt"),
+    (("gemini-",), "gemini"),
+    (("claude",), "anthropic"),
+    (("trinity",), "trinity"),
+    (("kimi",), "kimi"),
+    (("moonshot",), "kimi"),
+    ((), "default"),
+)
 _SOURCE: Final = "mode_reminder "
 _REPLIES: Final = frozenset({"assistant", "thinking", "call"})
 _USER: Final = frozenset({"user", "steering"})
@@ -57,7 +80,7 @@ class RemindOfMode:
         edits: list[Edit] = [Mask(outdated)] if outdated else []
         if wanted and place is not None and current is None:
             before = items[place + 1].id if place + 1 < len(items) else ""
-            edits.append(Insert((Put("reminder", Text(_text(wanted)), f"{_SOURCE}{wanted}"),), before))
+            edits.append(Insert((Put("reminder", Text(_mode_text(wanted)), f"{_SOURCE}{wanted}"),), before))
         return Proposal(tuple(edits), f"mode {situation.view.mode or 'none'}") if edits else ()
 
 
@@ -100,7 +123,7 @@ def steering_text(text: str) -> str:
     return prompt("opencode/steering", text=without_own_voice(text))
 
 
-def _text(wanted: str) -> str:
+def _mode_text(wanted: str) -> str:
     return prompt("opencode/plan") if wanted == PLAN else prompt("opencode/build")
 
 
@@ -132,7 +155,6 @@ def _reminder_behind(items: Sequence[Item], place: int, wanted: str) -> Item | N
     return None
 
 
-_REFERENCE_TAGS: Final = ("reference", "available_references", "name", "path", "description")
 _OFF: Final = frozenset({"", "0", "false", "no", "off"})
 
 
@@ -144,12 +166,11 @@ def opencode_sources(settings: Mapping[str, str]) -> SourceSet:
 
 
 def opencode_1_18_sources(settings: Mapping[str, str]) -> SourceSet:
-    """Return the measured sources: also references, instructions of MCP servers, and the list of skills."""
+    """Return the measured sources: also instructions of MCP servers, and the list of skills."""
     return SourceSet(
         (
             _base(OPENCODE_1_18_FAMILIES),
             opencode_environment(workspace_root=True),
-            _references(),
             _instructions(settings, global_first=True),
             _mcp(),
             opencode_list(opencode_skills),
@@ -199,22 +220,6 @@ def _system() -> Source:
     return given("system", "system", "head")
 
 
-def _references() -> Source:
-    def observed(world: World) -> Fields | None:
-        return {name: f"{path}\n{text}" for name, (path, text) in sorted(world.state.references.items())} or None
-
-    def baseline(fields: Fields) -> str:
-        rows = []
-        for name, value in fields.items():
-            path, _, text = value.partition("\n")
-            values = (("name", name), ("path", path), ("description", text))
-            elements = [f"<{tag}>{without_tags(value, *_REFERENCE_TAGS)}</{tag}>" for tag, value in values]
-            rows.append("\n".join(("  <reference>", *(f"    {element}" for element in elements), "  </reference>")))
-        return "\n".join(("<available_references>", *rows, "</available_references>"))
-
-    return Source("references", observed, baseline, role="system", place="head", removal="There are no references any more.")
-
-
 def _mcp() -> Source:
     def block(name: str, text: str) -> str:
         return f"  <server{attribute('name', name)}>\n{without_tags(text, 'server', 'mcp_instructions')}\n  </server>"
@@ -222,6 +227,8 @@ def _mcp() -> Source:
     return mcp_in_head(block, "<mcp_instructions>", "</mcp_instructions>")
 
 
+OPENCODE_REPLY: Final = 32_000
+OPENCODE_RESERVED: Final = 20_000
 _FALSE = frozenset({"", "false", "0", "no", "off"})
 
 
@@ -231,12 +238,22 @@ def opencode(environment: Mapping[str, str]) -> Profile:
     prune = _on(environment, "compaction.prune", "true") and not _on(environment, "OPENCODE_DISABLE_PRUNE")
     reply_cap = _reply_cap(environment)
     anchor = Anchor(auto=auto, model=environment.get("agent.compaction.model", ""))
+    return _documented(
+        (*((PruneResults(),) if prune else ()), anchor, *evidence(environment), RemindOfMode(), FrameSteering()),
+        lambda card: opencode_budget(card.window, card.reply, _input_limit(card), auto=auto, reply_cap=reply_cap),
+        opencode_sources(environment),
+        reply_cap,
+    )
+
+
+def _documented(policies: tuple[Policy, ...], budget: Callable[[ModelCard], Budget], sources: SourceSet, reply_cap: int) -> Profile:
+    """Return the documented profile with what follows from settings that other versions do not read."""
     return Profile(
         name="opencode",
         memory=NO_MEMORY,
-        policies=(*((PruneResults(),) if prune else ()), anchor, *evidence(environment), RemindOfMode(), FrameSteering()),
+        policies=policies,
         fallback=model_free_fallback(),
-        budget=lambda card: opencode_budget(card.window, card.reply, _input_limit(card), auto=auto, reply_cap=reply_cap),
+        budget=budget,
         size_rule="opencode",
         count=_count_without_writes,
         overflow="stop",
@@ -245,7 +262,7 @@ def opencode(environment: Mapping[str, str]) -> Profile:
         limiter=for_any_model(OpencodeLimiter()),
         params=Params(max_tokens=reply_cap, breakpoint_rule="opencode"),
         notes=NoteRules("nothing", recall="off"),
-        sources=opencode_sources(environment),
+        sources=sources,
         skills=opencode_documented_skills,
         interrupted_result="[Tool execution was interrupted]",
     )
@@ -253,7 +270,7 @@ def opencode(environment: Mapping[str, str]) -> Profile:
 
 def opencode_1_18(environment: Mapping[str, str]) -> Profile:
     """Compact by summarizing everything before a verbatim tail, also when a request was too long."""
-    auto = _on(environment, "compaction.auto", "true")
+    auto, prune = _on(environment, "compaction.auto", "true"), _on(environment, "compaction.prune")
     reserved, reply_cap = strict_number(environment, "compaction.reserved", least=0), _reply_cap(environment)
     anchor = Anchor(
         transcript="text",
@@ -264,26 +281,57 @@ def opencode_1_18(environment: Mapping[str, str]) -> Profile:
         moments=frozenset({"before_call", "after_call", "asked", "overflow"}),
     )
     lines, size = strict_number(environment, "tool_output.max_lines"), strict_number(environment, "tool_output.max_bytes")
-    return Profile(
+
+    def budget(card: ModelCard) -> Budget:
+        return opencode_measured_budget(card.window, card.reply, _input_limit(card), reserved=reserved, auto=auto, reply_cap=reply_cap)
+
+    policies = (*((PruneResults(),) if prune else ()), anchor, *evidence(environment), RemindOfMode())
+    return replace(
+        _documented(policies, budget, opencode_1_18_sources(environment), reply_cap),
         name="opencode-1.18",
-        memory=NO_MEMORY,
-        policies=(*((PruneResults(),) if _on(environment, "compaction.prune") else ()), anchor, *evidence(environment), RemindOfMode()),
-        fallback=model_free_fallback(),
-        budget=lambda card: opencode_measured_budget(
-            card.window, card.reply, _input_limit(card), reserved=reserved, auto=auto, reply_cap=reply_cap
-        ),
         size_rule="opencode-1.18",
         count=_count_reported,
         overflow="fold",
-        stops_when_fold_fails=True,
-        folds_per_turn=0,
         limiter=for_any_model(OpencodeLimiter(lines or OPENCODE_LINES, size or OPENCODE_BYTES, shell_tail=True)),
-        params=Params(max_tokens=reply_cap, breakpoint_rule="opencode"),
-        notes=NoteRules("nothing", recall="off"),
-        sources=opencode_1_18_sources(environment),
         skills=opencode_skills,
-        interrupted_result="[Tool execution was interrupted]",
     )
+
+
+def opencode_budget(
+    window: int, reply_limit: int | None = None, input_limit: int | None = None, *, auto: bool = True, reply_cap: int = OPENCODE_REPLY
+) -> Budget:
+    """Return the documented budget of OpenCode: compact above the input limit, or above the window less the reply."""
+    reply = _opencode_reply(reply_limit, reply_cap)
+    usable = input_limit or window - reply
+    return _opencode_levels(window, reply, usable, usable + 1 if auto else None)
+
+
+def opencode_measured_budget(
+    window: int,
+    reply_limit: int | None = None,
+    input_limit: int | None = None,
+    *,
+    reserved: int | None = None,
+    auto: bool = True,
+    reply_cap: int = OPENCODE_REPLY,
+) -> Budget:
+    """Return the budget of OpenCode 1.18 as measured: compact at the input limit less a reserve, or at the window less the reply."""
+    reply = _opencode_reply(reply_limit, reply_cap)
+    if input_limit:
+        usable = max(0, input_limit - (min(OPENCODE_RESERVED, reply) if reserved is None else reserved))
+    else:
+        usable = max(0, window - reply)
+    return _opencode_levels(window, reply, usable, usable if auto else None)
+
+
+def _opencode_reply(reply_limit: int | None, cap: int) -> int:
+    return min(reply_limit, cap) if reply_limit else cap
+
+
+def _opencode_levels(window: int, reply: int, usable: int, level: int | None) -> Budget:
+    # A window of 0 is unknown: such a model is never compacted for.
+    compact_at = level if window else None
+    return Budget(window=window, reply=reply, buffer=max(0, window - usable), compact_at=compact_at)
 
 
 def _reply_cap(environment: Mapping[str, str]) -> int:

@@ -454,7 +454,7 @@ CONTINUE: Final = "continue"
 
 def flatten(items: Iterable[Item], longest: int = LONGEST_RESULT) -> str:
     """Return items as one text, separated by blank lines; a result of more than `longest` characters is cut."""
-    return "\n\n".join(line for item in items if (line := _line(shown(item), longest)))
+    return "\n\n".join(line for item in items if (line := _transcript_line(shown(item), longest)))
 
 
 def attachment_name(part: Image | Document) -> str:
@@ -463,7 +463,7 @@ def attachment_name(part: Image | Document) -> str:
     return f"[Attached {part.media}: {name}]" if name else f"[Attached {part.media}]"
 
 
-def _line(content: Content | None, longest: int) -> str:
+def _transcript_line(content: Content | None, longest: int) -> str:
     match content:
         case None:
             return ""

@@ -254,7 +254,7 @@ def _citable_events(situation: Situation) -> str:
     for item in reversed(situation.view.items):
         if item.hidden:
             continue
-        line = _line(item)
+        line = _dialogue_line(item)
         room -= situation.tokens.content(Text(line))
         if room < 0:
             break
@@ -262,7 +262,7 @@ def _citable_events(situation: Situation) -> str:
     return "\n".join(reversed(lines))
 
 
-def _line(item: Item) -> str:
+def _dialogue_line(item: Item) -> str:
     opening = " ".join(text_of(item.content)[: 4 * _OPENING_CHARS].split())[:_OPENING_CHARS]
     return f"[{item.id}] {item.kind}: {opening}"
 

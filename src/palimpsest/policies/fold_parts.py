@@ -206,7 +206,7 @@ def _kept_messages(situation: Situation, messages: Sequence[_ShownMessage], boun
             if message.id in kept or (message.tokens <= _SHORT_MESSAGE) != short:
                 continue
             if message.tokens > room:
-                if message.is_complete and (piece := _cut(situation, message, room)) is not None:
+                if message.is_complete and (piece := _head_and_tail(situation, message, room)) is not None:
                     kept[message.id] = [piece]
                 break
             kept[message.id] = [Keep(item.id) for item in message.items]
@@ -283,7 +283,7 @@ def _user_messages(situation: Situation, items: Iterable[Item]) -> list[_ShownMe
     ]
 
 
-def _cut(situation: Situation, message: _ShownMessage, room: int) -> Put | None:
+def _head_and_tail(situation: Situation, message: _ShownMessage, room: int) -> Put | None:
     """Return the head and the tail of a message within `room` tokens; `None` if there is too little room."""
     if room < _SHORTEST_CUT:
         return None

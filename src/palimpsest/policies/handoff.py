@@ -123,14 +123,14 @@ def keep_texts(messages: Sequence[KeptMessage], bound: int, *, in_parts: bool = 
         if not text:
             continue
         if tokens_of(text) > remaining:
-            kept.append(_cut(message.items[0], text, remaining, in_parts=in_parts))
+            kept.append(_cut_message(message.items[0], text, remaining, in_parts=in_parts))
             break
         kept.append(tuple(Keep(item.id) for item, _ in message.plain_parts))
         remaining -= tokens_of(text)
     return tuple(reversed(kept))
 
 
-def _cut(item: Item, text: str, bound: int, *, in_parts: bool) -> Into:
+def _cut_message(item: Item, text: str, bound: int, *, in_parts: bool) -> Into:
     cut = truncate_middle(text, bound)
     if not in_parts:
         return (Put(item.kind, Text(cut.text)),)

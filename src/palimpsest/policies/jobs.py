@@ -41,7 +41,7 @@ class KeepAlive:
         if prefix is None or prefix.tokens < _SMALLEST or situation.now + self.interval_ms < prefix.at + prefix.ttl:
             return None
         items = _items_of(prefix, situation)
-        return _read(items) if items and self._pays(prefix, situation) else None
+        return _keep_alive_steps(items) if items and self._pays(prefix, situation) else None
 
     def _pays(self, prefix: CachedPrefix, situation: JobSituation) -> bool:
         tariff = tariff_of(situation.card)
@@ -65,7 +65,7 @@ def _items_of(prefix: CachedPrefix, situation: JobSituation) -> tuple[Item, ...]
     return () if place is None else items[: place + 1]
 
 
-def _read(items: tuple[Item, ...]) -> JobSteps:
+def _keep_alive_steps(items: tuple[Item, ...]) -> JobSteps:
     # The same head, items and tools as the last request of the turn: its bytes are those that the provider has cached. The limit of the
     # reply stays, too, for a smaller one may change the thinking budget, on which caches depend.
     yield from ask(Ask(items, prompt("keep_alive"), KEEP_ALIVE))
@@ -132,7 +132,7 @@ def title_of(text: str, *, sentences: bool = True) -> str:
     line = next((line for line in lines if any(char.isalnum() for char in line)), "").strip(_QUOTES)
     if sentences:
         line = _first_sentence(line)
-    return _cut(line.rstrip(".。 "), _LONGEST)
+    return _cut_title(line.rstrip(".。 "), _LONGEST)
 
 
 def _first_sentence(line: str) -> str:
@@ -145,7 +145,7 @@ def _first_sentence(line: str) -> str:
     return line
 
 
-def _cut(line: str, columns: int) -> str:
+def _cut_title(line: str, columns: int) -> str:
     """Return a line in at most so many columns; a longer one ends with an ellipsis, behind a whole word if that is near."""
     if sum(map(_columns, line)) <= columns:
         return line

@@ -100,7 +100,7 @@ _PLACEHOLDER = lazy_pattern(r"\{\{(\w+)\}\}")
 
 
 @cache
-def _text(name: str) -> str:
+def _prompt_file(name: str) -> str:
     data = pkgutil.get_data("palimpsest.policies", f"prompts/{name}.md")
     if data is None:
         raise BadInput(f"there is no prompt {name}")
@@ -113,7 +113,7 @@ def prompt(name: str, **values: str) -> str:
     Raises `BadInput` if there is no prompt of that name.
     """
     lines: list[str] = []
-    for line in _text(name).split("\n"):
+    for line in _prompt_file(name).split("\n"):
         placeholders = _PLACEHOLDER.findall(line)
         if all(values.get(placeholder) for placeholder in placeholders):
             lines.append(_PLACEHOLDER.sub(lambda found: values[found[1]], line))

@@ -282,7 +282,7 @@ class ProviderCompact:
 
     def _steps(self, situation: Situation, why: str) -> Steps:
         items = situation.view.items
-        cut = self._cut(situation)
+        cut = self._cut_place(situation)
         if not any(_can_be_summarised(item) for item in items[:cut]):
             return ()
         instructions = prompt("handoff", focus=f"Pay special attention to this: {situation.asked}") if situation.asked else ""
@@ -298,7 +298,7 @@ class ProviderCompact:
         reasons = (why, _asking_cost(reply, situation), _lost_media(items[:cut]))
         return Proposal((self._edit(situation, cut, block),), "; ".join(filter(None, reasons)))
 
-    def _cut(self, situation: Situation) -> int:
+    def _cut_place(self, situation: Situation) -> int:
         """The number of leading items to compact: those of the newest request, or all if its reply and results leave too little room."""
         items = situation.view.items
         cut = _sent_before_last_reply(items)

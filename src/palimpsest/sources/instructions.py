@@ -84,11 +84,8 @@ def first_file(world: World, folder: str, names: Iterable[str], allowed: Sequenc
 
 
 def config_folder(world: World, default: str) -> str:
-    """Return the folder of the user's own files: the configured one, else `default` below the home folder; empty without a home."""
-    state = world.state
-    if state.config:
-        return state.config
-    return posixpath.join(state.home, default) if state.home else ""
+    """Return the folder of the user's own files, which is `default` below the home folder; empty without a home."""
+    return posixpath.join(world.state.home, default) if world.state.home else ""
 
 
 DEEPEST: Final = 5

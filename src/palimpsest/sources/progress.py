@@ -13,7 +13,7 @@ from palimpsest.core.items import Role
 from palimpsest.core.text import lazy_pattern, within, without_tags
 from palimpsest.core.truncate import truncate_middle
 from palimpsest.core.view import View
-from palimpsest.sources.source import Fields, Place, Source, World, differing, reminder, stated_value
+from palimpsest.sources.source import Fields, Source, World, differing, reminder, stated_value
 from palimpsest.wire.request import Tool
 
 TASK_LINES: Final = 20
@@ -97,19 +97,6 @@ def session_start(role: Role = "user") -> Source:
         return reminder(f"Output of the hooks that ran at the start of the session:\n{fields['text']}")
 
     return Source("session_start", observed, baseline, role=role)
-
-
-def tokens_left(role: Role = "system", place: Place = "start") -> Source:
-    """Return the token budget of the session; it differs in every turn, so that each turn states it once."""
-
-    def observed(world: World) -> Fields | None:
-        left = world.state.tokens_left
-        return None if left is None else {"left": str(left)}
-
-    def baseline(fields: Fields) -> str:
-        return f"<total_tokens>{fields['left']} tokens left</total_tokens>"
-
-    return Source("total_tokens", observed, baseline, role=role, place=place)
 
 
 def _framed(text: str, role: Role) -> str:

@@ -17,31 +17,6 @@ _INCLUDE: Final = lazy_pattern(r"^\{\{> (\S+)\}\}$", re.MULTILINE)
 Families: TypeAlias = Sequence[tuple[tuple[str, ...], str]]
 """Rules for the family of a model: the first rule counts whose words all occur in the name of the model."""
 
-# An entry with several words needs all of them.
-OPENCODE_FAMILIES: Final[Families] = (
-    (("gpt-5",), "codex"),
-    (("gpt-",), "beast"),
-    (("o1",), "beast"),
-    (("o3",), "beast"),
-    (("gemini-",), "gemini"),
-    (("claude",), "anthropic"),
-    ((), "plain"),
-)
-OPENCODE_1_18_FAMILIES: Final[Families] = (
-    (("muse",), "meta"),
-    (("gpt-4",), "beast"),
-    (("o1",), "beast"),
-    (("o3",), "beast"),
-    (("gpt", "codex"), "codex"),
-    (("gpt",), "gpt"),
-    (("gemini-",), "gemini"),
-    (("claude",), "anthropic"),
-    (("trinity",), "trinity"),
-    (("kimi",), "kimi"),
-    (("moonshot",), "kimi"),
-    ((), "default"),
-)
-CODEX_FAMILIES: Final[Families] = ((("codex",), "codex"), (("gpt-5",), "gpt"), ((), "default"))
 OUR_FAMILIES: Final[Families] = ((("claude",), "claude"), (("gpt",), "gpt"), ((), "default"))
 
 

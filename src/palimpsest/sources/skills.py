@@ -194,8 +194,6 @@ def skill_list(
         fields = {line.partition(": ")[0]: line.partition(": ")[2] for line in lines}
         if left_out:
             fields[" more"] = str(left_out)
-        if fields and world.state.loaded_skills:
-            fields[" loaded"] = ", ".join(world.state.loaded_skills)
         return fields or None
 
     def baseline(fields: Fields) -> str:
@@ -215,8 +213,7 @@ def skill_list(
 
 def _lines(fields: Fields, wanted: frozenset[str]) -> list[str]:
     lines = [f"- {name}: {text}" for name, text in fields.items() if name in wanted and not name.startswith(" ")]
-    lines += [f"[{fields[' more']} more skills did not fit]"] if " more" in wanted and " more" in fields else []
-    return lines + ([f"Loaded in this session: {fields[' loaded']}"] if " loaded" in wanted and " loaded" in fields else [])
+    return lines + ([f"[{fields[' more']} more skills did not fit]"] if " more" in wanted and " more" in fields else [])
 
 
 def opencode_list(find: Callable[[World], Sequence[Skill]]) -> Source:
@@ -249,20 +246,16 @@ def mentions_in(text: str, sigils: str = "$") -> Mentions:
     return Mentions(tuple(dict.fromkeys(name for name in names if name and name not in IGNORED)), tuple(dict.fromkeys(paths)))
 
 
-def mentioned_skills(
-    mentions: Mentions, skills: Sequence[Skill], *, selected: Sequence[str] = (), connectors: Sequence[str] = ()
-) -> tuple[Skill, ...]:
+def mentioned_skills(mentions: Mentions, skills: Sequence[Skill]) -> tuple[Skill, ...]:
     """Return the mentioned skills in catalogue order, each once.
 
-    A path counts if it is exactly that of a skill. A plain name counts if exactly one skill and no connector has it. `selected` are paths
-    that the user chose in the interface; one that does not exist blocks the plain name of its folder.
+    A path counts if it is exactly that of a skill. A plain name counts if exactly one skill has it.
     """
     by_path = {skill.path: skill for skill in skills}
-    wanted = {path for path in (*selected, *mentions.paths) if path in by_path}
-    blocked = {posixpath.basename(posixpath.dirname(path)) for path in selected if path not in by_path}
+    wanted = {path for path in mentions.paths if path in by_path}
     for name in mentions.names:
         same = [skill for skill in skills if skill.name == name]
-        if len(same) == 1 and name not in connectors and name not in blocked:
+        if len(same) == 1:
             wanted.add(same[0].path)
     return in_catalogue_order([by_path[path] for path in wanted])
 

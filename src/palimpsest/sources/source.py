@@ -55,7 +55,6 @@ class SessionState(Struct, frozen=True, kw_only=True):
     """What the engine knows without reading a file.
 
     cwd, home: absolute paths with forward slashes.
-    config: folder of the user's own instructions and skills; empty is the default folder of the profile.
     folders: folders beside the project that the user granted.
     window: context window in tokens, 0 if unknown.
     tools, deferred: the tools that are loaded, and those that are listed by name and loaded on demand.
@@ -63,13 +62,12 @@ class SessionState(Struct, frozen=True, kw_only=True):
     tasks: one line for each ready or running task.
     todos: the lines of the todo list, if the view was folded since and shows it nowhere else. `folded`: whether the view was folded.
     business: name and meaning of the business state.
-    mcp: instructions of each MCP server, by its name. `references`: path and description of reference folders, by name.
+    mcp: instructions of each MCP server, by its name.
     texts: texts that the engine or the user gives for a source, by its key, such as `session_start`, `memory` or `developer`.
     """
 
     cwd: str
     home: str = ""
-    config: str = ""
     folders: tuple[str, ...] = ()
     platform: str = ""
     os_version: str = ""
@@ -91,10 +89,7 @@ class SessionState(Struct, frozen=True, kw_only=True):
     todos: tuple[str, ...] = ()
     folded: bool = False
     business: tuple[str, str] | None = None
-    loaded_skills: tuple[str, ...] = ()
-    tokens_left: int | None = None
     mcp: Fields = EMPTY_MAPPING
-    references: Mapping[str, tuple[str, str]] = EMPTY_MAPPING
     texts: Fields = EMPTY_MAPPING
 
 

@@ -406,7 +406,7 @@ def change_key(path: Path, name: str, value: object) -> None:
         checked_value(key, value)
     except ValueError:
         raise BadInput(f"{name} must be {key.wanted}", where=str(path)) from None
-    before = _text(path)
+    before = _file_text(path)
     table, _, last = name.rpartition(".")
     after = _with_line(before.splitlines(), table, last, f"{last} = {msgspec.json.encode(value).decode()}")
     if _parsed(after) != _changed(_parsed(before), name, value):
@@ -418,7 +418,7 @@ def change_key(path: Path, name: str, value: object) -> None:
     write_private(path, after.encode())
 
 
-def _text(path: Path) -> str:
+def _file_text(path: Path) -> str:
     try:
         with path.open("rb") as file:
             data = file.read(_LARGEST + 1)

@@ -126,8 +126,8 @@ def server_of(name: str, entry: object, origin: Path, around: Surroundings, *, p
         raise BadEntry("", f"the name of a server has 1 to {_LONGEST_NAME} printable characters")
     expand = Expansion(around, active=origin.suffix != ".toml")
     words = _words(entry.get("command"), "command") if isinstance(entry.get("command"), list) else ()
-    command = words[0] if words else _text(entry, "command")
-    url = next((found for key in ("url", "httpUrl", "serverUrl") if (found := _text(entry, key))), "")
+    command = words[0] if words else _text_of_entry(entry, "command")
+    url = next((found for key in ("url", "httpUrl", "serverUrl") if (found := _text_of_entry(entry, key))), "")
     transport = _transport(entry, command, url)
     server = McpServer(
         name=name,
@@ -139,7 +139,7 @@ def server_of(name: str, entry: object, origin: Path, around: Surroundings, *, p
         command=expand(command) if transport == "stdio" else "",
         args=tuple(Credential(expand(word)) for word in (*words[1:], *_words(entry.get("args"), "args"))),
         env=_environment(entry, around, expand),
-        cwd=expand(_text(entry, "cwd")),
+        cwd=expand(_text_of_entry(entry, "cwd")),
         url=Credential(expand(url)) if transport != "stdio" else None,
         headers=_headers(entry, around, expand),
         start_seconds=_seconds(entry, "startup_timeout_sec", "startup_timeout_ms"),
@@ -165,7 +165,7 @@ def _transport(entry: Mapping[str, Any], command: str, url: str) -> TransportKin
 def _environment(entry: Mapping[str, Any], around: Surroundings, expand: Expansion) -> dict[str, Credential]:
     """The variables of the server itself: of its file, of its table, and those of ours that Codex names to be passed on."""
     found: dict[str, str] = {}
-    file = _text(entry, "envFile")
+    file = _text_of_entry(entry, "envFile")
     if file:
         try:
             found |= _variables_in(around.read_file(around.folder / Path(expand(file)).expanduser()))
@@ -198,13 +198,13 @@ def _headers(entry: Mapping[str, Any], around: Surroundings, expand: Expansion) 
     for name, variable in _texts(entry, "env_http_headers").items():
         if variable in around.variables:
             found[name] = around.variables[variable]
-    token = _text(entry, "bearer_token_env_var")
+    token = _text_of_entry(entry, "bearer_token_env_var")
     if token and token in around.variables:
         found["Authorization"] = f"Bearer {around.variables[token]}"
     return {name: Credential(text) for name, text in found.items()}
 
 
-def _text(entry: Mapping[str, Any], key: str) -> str:
+def _text_of_entry(entry: Mapping[str, Any], key: str) -> str:
     value = entry.get(key) or ""
     if not isinstance(value, str) or "\0" in value:
         raise BadEntry(key, "it must be a text")
@@ -308,7 +308,7 @@ def configured_servers(
 def servers_in(path: Path, around: Surroundings, *, project: bool = False, required: bool = False) -> ConfiguredServers:
     """Return the servers of one file. One that does not exist has none, which is a problem only if it is `required`."""
     try:
-        table = _decoded(path, None if project else _MOST_BYTES)
+        table = _decoded_table(path, None if project else _MOST_BYTES)
     except FileNotFoundError:
         return ConfiguredServers(problems=(ConfigProblem(str(path), "there is no such file"),) if required else ())
     except OSError as error:
@@ -354,7 +354,7 @@ def project_command(server: McpServer) -> ProjectCommand:
     return ProjectCommand("mcp", server.name, server.definition)
 
 
-def _decoded(path: Path, most_bytes: int | None) -> dict[str, Any]:
+def _decoded_table(path: Path, most_bytes: int | None) -> dict[str, Any]:
     """The table of a JSON or TOML file; JSON may have comments and commas at the end. Raises `OSError` or `ValueError`."""
     text = read_text(path) if most_bytes is None else read_text(path, most_bytes)
     if path.suffix == ".toml":

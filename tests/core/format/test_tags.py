@@ -95,9 +95,7 @@ def planted_world(planted: str) -> MemoryWorld:
         subagents={f"a{planted}": planted},
         tasks=(planted,),
         business=(planted, planted),
-        loaded_skills=(planted,),
         mcp={f"s{planted}": planted},
-        references={f"r{planted}": (planted, planted)},
         texts=dict.fromkeys(TEXTS, planted),
     )
     skill = f"---\nname: s{planted[:50]}\ndescription: {planted}\n---\n{planted}"

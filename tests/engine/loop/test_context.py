@@ -45,7 +45,6 @@ WORLD = MemoryWorld(
     deferred=(Tool("WebFetch"),),
     business=("working", "handling the request"),
     texts={"session_start": "the hook ran", "memory": "- notes.md", "attribution": "Sign commits.", "cards": "one card"},
-    tokens_left=15_000_000,
 )
 
 
@@ -134,7 +133,6 @@ def test_a_measured_claude_fold_states_again_in_its_own_order() -> None:
         "skills",
         "environment",
         "model",
-        "total_tokens",
         "instructions",
         "session_context",
         "date",

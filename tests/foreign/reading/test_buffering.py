@@ -1,8 +1,8 @@
 import pytest
 
 from palimpsest.core.errors import StoreError
+from palimpsest.stores.buffered import BufferedStore
 from palimpsest.stores.in_memory import MemoryFile, MemorySessions
-from palimpsest.stores.layered import BufferedStore
 
 LARGE = b"x" * 300_000 + b"\n"
 

@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,12 @@ from tiny_format import BEGAN, Tiny, reply, source_of, user, written
 
 from palimpsest.core.events import ContextStated, Failed, ModelReplied, Statement, ToolReturned, UserSaid
 from palimpsest.core.items import Signature, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.ports import Blobs
 from palimpsest.core.redaction import redact
 from palimpsest.exchange.importing import import_session, provenance_of
-from palimpsest.exchange.secrets import AnyValue, RedactingFormat, clean_value, count_secrets, line_batches
+from palimpsest.exchange.secrets import AnyValue, RedactingBlobs, clean_value, count_secrets, line_batches
+from palimpsest.exchange.secrets import redacted as without_secrets
+from palimpsest.exchange.transcript import ReadOutput
 from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 
 TOKEN = "ghp_" + "a1B2" * 9
@@ -30,15 +34,23 @@ def redacted(value: AnyValue) -> AnyValue:
     return clean_value(value, redact)
 
 
-def bring(form: Tiny | RedactingFormat, path: Path, blobs: MemoryBlobs) -> tuple[bytes, dict[str, int]]:
+def bring(path: Path, blobs: Blobs, *, times: int = 0) -> tuple[bytes, dict[str, int]]:
     store = MemorySessions()
-    import_session(form, source_of(path), store, blobs, FixedClock(BEGAN))
+
+    def through(outputs: Iterator[ReadOutput]) -> Iterator[ReadOutput]:
+        for _ in range(times):
+            outputs = without_secrets(outputs)
+        return outputs
+
+    for _ in range(times):
+        blobs = RedactingBlobs(blobs)
+    import_session(Tiny(), source_of(path), store, blobs, FixedClock(BEGAN), through=through)
     data = b"".join(chunk for _, chunk in store.open("tiny-a").chunks())
     return data, count_secrets([data])
 
 
 def test_secrets_are_counted_by_class_each_once(tmp_path: Path) -> None:
-    data, found = bring(Tiny(), written(tmp_path / "a.tiny", *TALK), MemoryBlobs())
+    data, found = bring(written(tmp_path / "a.tiny", *TALK), MemoryBlobs())
 
     assert found == {"assignment": 1, "aws": 1, "github": 1}
     assert TOKEN.encode() in data
@@ -47,8 +59,8 @@ def test_secrets_are_counted_by_class_each_once(tmp_path: Path) -> None:
 def test_redacting_leaves_no_secret_in_bodies_lines_edits_and_blobs_and_keeps_the_keys(tmp_path: Path) -> None:
     path = written(tmp_path / "a.tiny", *TALK)
     blobs = MemoryBlobs()
-    plain, _ = bring(Tiny(), path, MemoryBlobs())
-    data, found = bring(RedactingFormat(Tiny()), path, blobs)
+    plain, _ = bring(path, MemoryBlobs())
+    data, found = bring(path, blobs, times=1)
 
     assert found == {}
     assert [secret for secret in (TOKEN, KEY, PASSWORD) if secret.encode() in data] == []
@@ -61,19 +73,10 @@ def test_redacting_leaves_no_secret_in_bodies_lines_edits_and_blobs_and_keeps_th
 
 def test_redacting_twice_gives_the_same_log(tmp_path: Path) -> None:
     path = written(tmp_path / "a.tiny", *TALK)
-    once, _ = bring(RedactingFormat(Tiny()), path, MemoryBlobs())
-    twice, _ = bring(RedactingFormat(RedactingFormat(Tiny())), path, MemoryBlobs())
+    once, _ = bring(path, MemoryBlobs(), times=1)
+    twice, _ = bring(path, MemoryBlobs(), times=2)
 
     assert once == twice
-
-
-def test_redacting_is_still_the_same_format(tmp_path: Path) -> None:
-    written(tmp_path / "a.tiny", user("u1", "hello"))
-    form = RedactingFormat(Tiny())
-
-    assert form.name == "tiny"
-    assert form.default_paths(tmp_path, {}) == (tmp_path / ".tiny",)
-    assert [*form.sources(tmp_path)] == [*Tiny().sources(tmp_path)]
 
 
 def test_every_text_of_a_body_is_redacted_but_names_and_seals_stay() -> None:
@@ -95,8 +98,8 @@ def test_what_has_no_secret_is_handed_on_as_it_is(tmp_path: Path) -> None:
     assert redacted(said) is said
 
     written(tmp_path / "a.tiny", user("u1", "hello", extra={"b": 1, "a": [1.50, "é"]}))
-    with_, _ = bring(RedactingFormat(Tiny()), tmp_path / "a.tiny", MemoryBlobs())
-    without, _ = bring(Tiny(), tmp_path / "a.tiny", MemoryBlobs())
+    with_, _ = bring(tmp_path / "a.tiny", MemoryBlobs(), times=1)
+    without, _ = bring(tmp_path / "a.tiny", MemoryBlobs())
     assert with_ == without
     body = redacted(UserSaid((Text("x"),), foreign=Raw(b'{"key":"k", "line":{"a":1}}')))
     assert provenance_of(body) is not None

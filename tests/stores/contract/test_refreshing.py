@@ -11,8 +11,8 @@ from store_kinds import StoreKind
 
 from palimpsest.core.errors import BadLog, StoreError
 from palimpsest.core.ports import LogFile, SessionStore
+from palimpsest.stores.buffered import BufferedStore
 from palimpsest.stores.in_memory import MemorySessions
-from palimpsest.stores.layered import BufferedStore, OverlaySessions
 from palimpsest.stores.sessions import JsonlSessions
 
 
@@ -173,7 +173,7 @@ def test_a_reader_through_a_gathering_store_refreshes_too() -> None:
 def test_a_trial_takes_no_notice_of_what_the_log_below_gains() -> None:
     below = MemorySessions()
     writer = below.create("one", b"first\n")
-    trial = OverlaySessions(below).open("one", write=True)
+    trial = MemorySessions(below).open("one", write=True)
     writer.append(b"second\n")
     trial.append(b"tried\n")
     trial.refresh()

@@ -5,10 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from palimpsest.core.ports import BlobStore, LogFile, SessionArchive, StateSlot
+from palimpsest.core.ports import BlobStore, SessionArchive, StateSlot
 from palimpsest.stores.files import FileStateSlot
-from palimpsest.stores.in_memory import MemoryBlobs, MemorySessions, MemoryStateSlot
-from palimpsest.stores.layered import OverlayBlobs, OverlaySessions
+from palimpsest.stores.in_memory import MemoryBlobs, MemoryFile, MemorySessions, MemoryStateSlot
 from palimpsest.stores.sessions import BlobFolder, JsonlSessions
 
 
@@ -92,14 +91,14 @@ KINDS: dict[str, Callable[[Path], StoreKind]] = {
 }
 
 
-class BegunSessions(OverlaySessions):
+class BegunSessions(MemorySessions):
     """An overlay whose logs all begin in the store below: what is created is begun there and goes on in memory."""
 
     def __init__(self, under: SessionArchive) -> None:
         super().__init__(under)
         self._below = under
 
-    def create(self, session: str, first: bytes = b"") -> LogFile:
+    def create(self, session: str, first: bytes = b"") -> MemoryFile:
         if session in self._below.sessions():
             return super().create(session, first)
         self._below.create(session, first).close()
@@ -110,14 +109,14 @@ STORES: dict[str, Callable[[Path], SessionArchive]] = {
     "memory": lambda _: MemorySessions(),
     "memory in small runs": lambda _: MemorySessions(chunk_bytes=8),
     "files": lambda folder: JsonlSessions(folder / "sessions"),
-    "overlay": lambda folder: OverlaySessions(JsonlSessions(folder / "sessions")),
+    "overlay": lambda folder: MemorySessions(JsonlSessions(folder / "sessions")),
     "overlay of logs begun in files": lambda folder: BegunSessions(JsonlSessions(folder / "sessions")),
     "overlay of logs begun in memory": lambda _: BegunSessions(MemorySessions(chunk_bytes=8)),
 }
 BLOBS: dict[str, Callable[[Path], BlobStore]] = {
     "memory": lambda _: MemoryBlobs(),
     "files": lambda folder: BlobFolder(folder / "blobs"),
-    "overlay": lambda folder: OverlayBlobs(BlobFolder(folder / "blobs")),
+    "overlay": lambda folder: MemoryBlobs(BlobFolder(folder / "blobs")),
 }
 SLOTS: dict[str, Callable[[Path], StateSlot]] = {
     "memory": lambda _: MemoryStateSlot(),

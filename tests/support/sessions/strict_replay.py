@@ -30,8 +30,7 @@ from palimpsest.core.items import MODEL_KINDS, Text, ToolCall, text_of
 from palimpsest.core.ports import Sendable
 from palimpsest.policies.named import PROFILES, profile
 from palimpsest.policies.profile import Profile
-from palimpsest.stores.in_memory import FixedClock
-from palimpsest.stores.layered import OverlayBlobs
+from palimpsest.stores.in_memory import FixedClock, MemoryBlobs
 from palimpsest.testing.strict.answers import StrictRequest
 from palimpsest.testing.strict.provider import StrictProvider, says, thinks
 from palimpsest.wire.models import ModelCard, resized
@@ -120,9 +119,7 @@ def strict_replay(recording: RecordedSession, kind: Profile, model: ModelCard) -
     """
     provider, clock = StepProvider(), FixedClock(START)
     session = work(kind, model, clock=clock)
-    session.environment = replace(
-        session.environment, provider=lambda _, purpose: provider.at(purpose), blobs=OverlayBlobs(recording.blobs)
-    )
+    session.environment = replace(session.environment, provider=lambda _, purpose: provider.at(purpose), blobs=MemoryBlobs(recording.blobs))
     names = sorted({block["name"] for step in recording.steps for block in reply_blocks(step) if block["type"] == "tool_use"})
     session.tools = tuple(Tool(name, f"{name}.") for name in names)
     failed: list[str] = []

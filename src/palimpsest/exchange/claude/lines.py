@@ -288,7 +288,7 @@ def fill_blocks(message: Json, contents: Iterator[Content], blobs: Blobs) -> Non
     """Replace the placeholders of a message by contents, one for each block; the inverse of `take_blocks`."""
     content = message.get("content")
     if content == PLACEHOLDER:
-        message["content"] = _text(next(contents, None))
+        message["content"] = _text_or_empty(next(contents, None))
     elif isinstance(content, list):
         for index in range(len(content)):
             _fill(content, index, next(contents, None), blobs)
@@ -307,7 +307,7 @@ def _fill(blocks: list[object], index: int, content: Content | None, blobs: Blob
             seal = content.signature if isinstance(content, Thinking) else None
             _put(block, "signature", seal.data if seal is not None else "")
         case ToolCall():
-            _put(block, "input", _decoded(content.args))
+            _put(block, "input", _decoded_arguments(content.args))
         case ToolResult():
             _fill_result(block, content, blobs)
         case Image() | Document():
@@ -331,18 +331,18 @@ def _put(block: Json, key: str, value: object) -> None:
         block[key] = value
 
 
-def _text(content: Content | None) -> str:
+def _text_or_empty(content: Content | None) -> str:
     return content.text if isinstance(content, Text) else ""
 
 
 def _whole_block(content: Content | None) -> object:
     if isinstance(content, Opaque):
-        data = _decoded(content.data)
+        data = _decoded_arguments(content.data)
         return data["value"] if is_json(data) and data.get("type") == "unknown" and "value" in data else data
-    return _text(content)
+    return _text_or_empty(content)
 
 
-def _decoded(data: str) -> object:
+def _decoded_arguments(data: str) -> object:
     try:
         return msgspec.json.decode(data)
     except msgspec.DecodeError:

@@ -468,11 +468,11 @@ class ClaudeFormat:
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The events of a session. Lines before the position are parsed again, because later lines refer to them, but yield nothing."""
         try:
-            yield from self._read(source, Path(source.path), blobs, position.offset if position is not None else 0)
+            yield from self._read_from(source, Path(source.path), blobs, position.offset if position is not None else 0)
         except OSError as error:
             yield ReadProblem(source.path, reason(error))
 
-    def _read(self, source: TranscriptSource, path: Path, blobs: Blobs, read_before: int) -> Iterator[ReadOutput]:
+    def _read_from(self, source: TranscriptSource, path: Path, blobs: Blobs, read_before: int) -> Iterator[ReadOutput]:
         side = source.session.removeprefix(f"{source.parent}.") if source.parent and not path.name.startswith("agent-") else ""
         reading = TranscriptReader(source.session, path, blobs, read_before, side=bool(side))
         source_lines: list[SourceLine] = []

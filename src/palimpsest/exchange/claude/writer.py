@@ -153,12 +153,12 @@ class ImportedLines:
                 self.attachments.add(uuid)
                 placeholders = [each for each in tables_at(line, "rendered") if each.get("content") == PLACEHOLDER]
                 for each in placeholders:
-                    each["content"] = _text(next(self._with_source(uuid, contents), None))
+                    each["content"] = _content_text(next(self._with_source(uuid, contents), None))
                 if not placeholders:
                     # The line has its text elsewhere, as a prompt typed during a turn does.
                     deque(self._with_source(uuid, contents), maxlen=0)
             case "system" if line.get("content") == PLACEHOLDER:
-                line["content"] = _text(next(self._with_source(uuid, contents), None))
+                line["content"] = _content_text(next(self._with_source(uuid, contents), None))
             case "queue-operation":
                 item_id, content = next(contents, ("", None))
                 if isinstance(content, Text):
@@ -205,7 +205,7 @@ def pending_calls(lines: list[Json]) -> dict[str, str]:
     return calls
 
 
-def _text(content: Content | None) -> str:
+def _content_text(content: Content | None) -> str:
     return getattr(content, "text", "") if content is not None else ""
 
 
@@ -360,7 +360,7 @@ class _TranscriptWriter:
             # The program resumes at the newest line, so a rewind needs a newer line at its target.
             self._at = self._newest + 1
             # After a compaction with preserved lines only a user line counts.
-            yield self._marked(self._line("user", {"message": {"role": "user", "content": _RESUME_TEXT}, "isMeta": True}))
+            yield self._marked(self._transcript_line("user", {"message": {"role": "user", "content": _RESUME_TEXT}, "isMeta": True}))
         for queued in self._queued_input.values():
             if provenance_of(queued) is None:
                 # The program does not read its queue when it resumes, so that a prompt that waits here would be lost there.
@@ -426,7 +426,7 @@ class _TranscriptWriter:
         if not content:
             return
         yield from self._answer_pending()
-        line = self._line("user", {"message": {"role": "user", "content": content}, **fields})
+        line = self._transcript_line("user", {"message": {"role": "user", "content": content}, **fields})
         self._index.add(ids, self._parent)
         yield line
 
@@ -445,7 +445,7 @@ class _TranscriptWriter:
 
     def _result_line(self, seq: int, body: ToolReturned, source: str) -> Json:
         block = result_block(body.result, self._blobs)
-        line = self._line("user", {"message": {"role": "user", "content": [block]}, "sourceToolAssistantUUID": source})
+        line = self._transcript_line("user", {"message": {"role": "user", "content": [block]}, "sourceToolAssistantUUID": source})
         self._index.add((f"{seq}.0",), self._parent)
         return line
 
@@ -457,7 +457,7 @@ class _TranscriptWriter:
         yield from self._answer_pending()
         if not self._parent:
             # A conversation that begins with the assistant is refused by the provider.
-            yield self._line("user", {"message": {"role": "user", "content": _BEGIN_TEXT}, "isMeta": True})
+            yield self._transcript_line("user", {"message": {"role": "user", "content": _BEGIN_TEXT}, "isMeta": True})
         self._model = body.model or self._model
         own_id = body.message if isinstance(body, ModelReplied) else ""
         message = own_id if own_id.startswith("msg_") else self._message_id("message")
@@ -481,7 +481,7 @@ class _TranscriptWriter:
             "stop_sequence": None,
             "usage": usage_of(usage),
         }
-        return self._line("assistant", {"message": reply, "requestId": f"req_{message.removeprefix('msg_')}"})
+        return self._transcript_line("assistant", {"message": reply, "requestId": f"req_{message.removeprefix('msg_')}"})
 
     def _message_id(self, what: str) -> str:
         return f"msg_{self._uuid(what).replace('-', '')[:24]}"
@@ -514,14 +514,14 @@ class _TranscriptWriter:
         if edit_line.kind == "assistant":
             line = self._reply_line(self._message_id(f"message {self._number}"), fields)
         else:
-            line = self._line("user" if edit_line.kind in {"summary", "user"} else "system", fields)
+            line = self._transcript_line("user" if edit_line.kind in {"summary", "user"} else "system", fields)
         self._index.add(edit_line.items, self._parent)
         self._compaction.newest = self._parent
         if edit_line.kind == "summary":
             self._compaction.set_anchor(self._parent)
         return line
 
-    def _line(self, kind: str, fields: Json) -> Json:
+    def _transcript_line(self, kind: str, fields: Json) -> Json:
         """A line with the fields that all lines have; its parent is the line before."""
         self._has_written, self._has_rewound = True, False
         self._number += 1

@@ -112,21 +112,21 @@ class _ViewWriter:
         mode = next((mode for changed, mode in reversed(self._modes) if changed < seq), "")
         return _PLANNER if mode == _PLANNER else _AGENT
 
-    def _row(self, prefix: str, number: int = 0, of: str = "") -> str:
+    def _row_id(self, prefix: str, number: int = 0, of: str = "") -> str:
         """The id of the current message, of a part of it, or of a file in the result `of` a call."""
         time = (self.at << _ID_BITS) + number
         return f"{prefix}_{time % _ID_WRAP:012x}{_digest(f'{self.session} {time} {of}', 7)}"
 
     def _message(self, info: Json, parts: Sequence[Json]) -> Json:
-        message = self._row("msg")
+        message = self._row_id("msg")
         names: Json = {"sessionID": self.session, "messageID": message}
-        rows = [{"id": self._row("prt", number), **names, **part} for number, part in enumerate(parts, 1)]
+        rows = [{"id": self._row_id("prt", number), **names, **part} for number, part in enumerate(parts, 1)]
         return {"info": {"id": message, "sessionID": self.session, **info}, "parts": rows}
 
     def _user(self, parts: Sequence[Json], seq: int) -> Iterator[Json]:
         if parts:
             self._held = []
-            self._parent = self._row("msg")
+            self._parent = self._row_id("msg")
             provider, model = _provider_and_model(self._model)
             model_field = {"providerID": provider, "modelID": model}
             yield self._message({"role": "user", "time": {"created": self.at}, "agent": self._agent(seq), "model": model_field}, parts)
@@ -224,7 +224,7 @@ class _ViewWriter:
         files = [(part, self._file(part)) for part in result.parts]
         texts = structs.replace(result, parts=tuple(part for part, file in files if file is None))
         rows = [
-            {"id": self._row("prt", number, result.call_id), "sessionID": self.session, "messageID": self._row("msg"), **file}
+            {"id": self._row_id("prt", number, result.call_id), "sessionID": self.session, "messageID": self._row_id("msg"), **file}
             for number, (_, file) in enumerate(files)
             if file is not None
         ]
