@@ -121,14 +121,22 @@ class NoteRemoval:
             shutil.rmtree(place, ignore_errors=True)
 
     def end(self) -> None:
-        """Begin the history again without what was forgotten, and close the removal."""
-        if self._folder.commits is not None:
-            self._folder.commits.restart("a note was forgotten")
+        """Close the removal."""
+        if not self._folder.is_shared:
+            remove_old_history(self._folder.folder)
         for path in (*self._folder.state.glob(".*.new-*"), self._folder.journal):
             with store_errors(path, "delete"):
                 path.unlink(missing_ok=True)
         with suppress(OSError):
             sync_folder(self._folder.state)
+
+
+def remove_old_history(folder: Path) -> None:
+    """Remove the git history that an earlier version kept of a folder of notes in the home: it has what was forgotten since."""
+    place = folder / ".git"
+    if place.is_dir() and not place.is_symlink():
+        with store_errors(place, "delete the history in"):
+            shutil.rmtree(place)
 
 
 def generated_files(folder: Path) -> Iterator[Path]:
@@ -154,12 +162,8 @@ def _renamed(body: Body, names: Mapping[str, str]) -> Body:
     return _bodies.decode(pattern.sub(lambda match: names[match[0]], text)) if pattern.search(text) else body
 
 
-def rewrite_generated(folder: Path, rewrite: Rewrite) -> bool:
-    """Rewrite the generated files of a scope, given by its folder; return whether one has changed or is gone.
-
-    Raises `StoreError` if a file cannot be replaced.
-    """
-    has_changed = False
+def rewrite_generated(folder: Path, rewrite: Rewrite) -> None:
+    """Rewrite the generated files of a scope, given by its folder. Raises `StoreError` if a file cannot be replaced."""
     for path in generated_files(folder):
         text = text_of_file(path)
         new = None if text is None else rewrite(path.name, text)
@@ -168,8 +172,6 @@ def rewrite_generated(folder: Path, rewrite: Rewrite) -> bool:
                 path.unlink(missing_ok=True)
             elif new != text:
                 write_private(path, new.encode())
-        has_changed = has_changed or new is None or new != text
-    return has_changed
 
 
 def text_of_file(path: Path) -> str | None:

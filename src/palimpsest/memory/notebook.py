@@ -73,10 +73,6 @@ class Notebook:
         """Whether the notes are those of a team, which other people write too."""
         return self._folder.is_shared
 
-    def history_problem(self) -> str:
-        """Return why the notes as they are now have no commit in the history of the folder; empty if they have one, or need none."""
-        return "" if self._folder.commits is None else self._folder.commits.found_problem()
-
     def notes(self) -> Notes:
         """Return the notes as the files state them now."""
         return self._notes(self._folder.read(hidden=self._forgetting.hidden()))

@@ -237,16 +237,12 @@ class JobStatus(Struct, frozen=True):
 
 
 class ScopeStatus(Struct, frozen=True):
-    """A folder of notes: active ones, those that wait in quarantine for a person, files that are no notes and so in no index.
-
-    `history_problem` says why its files are in no commit of its history; empty if they are.
-    """
+    """A folder of notes: active ones, those that wait in quarantine for a person, files that are no notes and so in no index."""
 
     scope: str
     notes: int
     quarantine: int
     unreadable: int
-    history_problem: str
 
 
 class PipelineStatus(Struct, frozen=True):
@@ -299,9 +295,8 @@ def pipeline_status(places: PipelinePlaces) -> PipelineStatus:
 
 
 def _scope(places: PipelinePlaces, scope: str) -> ScopeStatus:
-    notebook = places.notebook(scope)
-    notes = notebook.notes()
-    return ScopeStatus(scope, len(notes.active), len(notes.quarantine), len(notes.problems), notebook.history_problem())
+    notes = places.notebook(scope).notes()
+    return ScopeStatus(scope, len(notes.active), len(notes.quarantine), len(notes.problems))
 
 
 def _job(places: PipelinePlaces, row: ClaimRow) -> JobStatus:

@@ -19,7 +19,6 @@ from palimpsest.core.items import Value
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Clock
 from palimpsest.memory.evidence import iso_time
-from palimpsest.memory.history import NoteHistory
 from palimpsest.memory.note import BY_HAND, TEAMMATE, WISHES, Note, check_note, decode_note, from_claude, time_of
 from palimpsest.stores.files import (
     make_private_folder,
@@ -71,7 +70,7 @@ class NoteFolder:
     Every change is made under a lock that other processes wait for, file by file and each file in one step, and is recorded in
     `memory.jsonl` by name, revision and digest, never with its text. A folder that is shared with other people through a repository has
     only the active notes and their index in it: `state` is then a folder of this user for all else, so that no file of theirs is taken
-    for a lock, a key or a log of ours, and its history is that of the repository.
+    for a lock, a key or a log of ours.
     """
 
     def __init__(self, folder: Path, scope: str, clock: Clock, *, state: Path | None = None) -> None:
@@ -82,7 +81,6 @@ class NoteFolder:
         self._real = (self.folder.resolve(), self.state.resolve())
         self._clock = clock
         self._saved: tuple[tuple[int, ...], Mapping[str, tuple[NoteSaved | None, int]]] = ((), {})
-        self.commits = NoteHistory(folder) if state is None else None
 
     @property
     def is_shared(self) -> bool:
@@ -171,14 +169,12 @@ class NoteFolder:
 
     @contextmanager
     def logged(self) -> Iterator["NoteWriter"]:
-        """Open the log for a change of a scope that is held; what was done is one commit of its history."""
+        """Open the log for a change of a scope that is held."""
         with self._opened() as log:
             writer = NoteWriter(self, log)
             yield writer
             writer.sync_names()
             log.sync()
-        if writer.changes and self.commits is not None:
-            self.commits.commit("; ".join(writer.changes))
 
     @contextmanager
     def writing(self) -> Iterator["NoteWriter"]:
@@ -321,12 +317,11 @@ class NoteFolder:
 
 
 class NoteWriter:
-    """A scope that is held for a change. `changes` are lines for its history."""
+    """A scope that is held for a change."""
 
     def __init__(self, folder: NoteFolder, log: Log) -> None:
         self._folder = folder
         self.log = log
-        self.changes: list[str] = []
         self._unsynced: set[Path] = set()
 
     def sync_names(self) -> None:
@@ -359,8 +354,6 @@ class NoteWriter:
     def record(self, body: NoteSaved | NoteForgotten) -> None:
         """Record a change that was made otherwise, such as an edit by hand."""
         self.log.append(body)
-        what = "saved" if isinstance(body, NoteSaved) else body.how
-        self.changes.append(f"{what} {body.name} by {body.by}" + (f": {body.reason}" if body.reason else ""))
 
     def keep_past(self, revision: str, text: str) -> None:
         """Keep a past version of a note that goes on; the event of its new version records the change."""
