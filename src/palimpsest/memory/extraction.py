@@ -20,7 +20,7 @@ from palimpsest.memory.extract import MOST_ASKS, OWN_NOTE, Proposed, proposed_ch
 from palimpsest.memory.note import Author, Note
 from palimpsest.memory.notebook import Memories, Notebook, NoteEvent
 from palimpsest.memory.store import TEAM_FOLDER
-from palimpsest.memory.work import DayBudget
+from palimpsest.memory.work import MemoryMeter, check_jobs, metered
 from palimpsest.stores.memory_config import MemoryConfig
 
 
@@ -130,7 +130,7 @@ class ExtractNotes:
     """
 
     memories: Callable[[], Memories]
-    budget: DayBudget
+    meter: MemoryMeter
     config: MemoryConfig
     root: Path
     folder: Path
@@ -142,7 +142,7 @@ class ExtractNotes:
 
     def plan(self, situation: JobSituation) -> JobPlan:
         """Return the steps of an extraction. Raises `OverBudget` if jobs are off."""
-        self.budget.check_jobs()
+        check_jobs(self.config)
         return self._steps(situation)
 
     def _steps(self, situation: JobSituation) -> JobSteps:
@@ -164,7 +164,7 @@ class ExtractNotes:
         if not any(source.speaker == "user" for source in sources):
             return None
         notes = [note for _, note in self.memories().active()]
-        proposed = yield from self.budget.metered(proposed_changes(sources, notes, self.config.model))
+        proposed = yield from metered(proposed_changes(sources, notes, self.config.model), self.meter)
         return JobEnd(commit=partial(self._apply, proposed))
 
     def _apply(self, proposed: Proposed) -> JobEnd:

@@ -16,7 +16,7 @@ from palimpsest.memory.notebook import Propose
 from palimpsest.memory.observed import session_facts
 from palimpsest.memory.store import USER_SCOPE
 from palimpsest.memory.summaries import RolloutFile, SessionReading, encode_rollout, input_limit, read_session
-from palimpsest.memory.work import DueSession, PipelinePlaces, RunMeter, metered, session_events
+from palimpsest.memory.work import DueSession, MemoryMeter, PipelinePlaces, metered, session_events
 from palimpsest.memory.work_store import Claim, RolloutRow, SkipReason, delete_row, put_facts, put_row
 
 Announce: TypeAlias = Callable[[str, str], None]
@@ -29,7 +29,7 @@ class ModelUse(Struct, frozen=True):
 
     name: str
     window: int
-    meter: RunMeter
+    meter: MemoryMeter
 
 
 class SessionResult(Struct, frozen=True):

@@ -50,7 +50,7 @@ from palimpsest.memory.phase_one import Announce, ModelUse, SessionResult, sessi
 from palimpsest.memory.session_index import unread_sessions
 from palimpsest.memory.session_memory import SessionMemory
 from palimpsest.memory.summaries import input_limit, read_session
-from palimpsest.memory.work import DueSession, PipelinePlaces, RunMeter, due_sessions, session_events
+from palimpsest.memory.work import DueSession, MemoryMeter, PipelinePlaces, due_sessions, session_events
 from palimpsest.memory.work_store import ClaimRow, Tokens
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models import ModelCard, Tariff, recorded_card
@@ -166,7 +166,7 @@ def model_use(places: PipelinePlaces, card: ModelCard, usd: float | None = None)
     if budget <= 0:
         return None
     day = Tokens(config.day_tokens_read, config.day_tokens_written)
-    meter = RunMeter(card, places.spending, places.home.clock, usd=budget, day=day)
+    meter = MemoryMeter(card, places.spending, places.home.clock, usd=budget, day=day)
     return ModelUse(config.model, card.window, meter)
 
 

@@ -130,7 +130,7 @@ def test_without_budget_nothing_is_asked_and_the_claim_is_given_back(tmp_path: P
     assert "budget of $0" in result.reason
     result = read_one(places, "s", model_use(places, day=Tokens(100, 100)), replies)
     assert (result.status, replies.asked) == ("skipped", [])
-    assert "used up" in result.reason
+    assert "tokens of a day for memory are spent" in result.reason
     row = places.claims.row("session", "s")
     assert row is not None
     assert (row.status, row.retries_left) == ("pending", 3)
