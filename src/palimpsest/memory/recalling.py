@@ -88,7 +88,7 @@ def recall_problems(memory: SessionMemory | None) -> tuple[str, ...]:
         return file_notices(memory)
     if not memory.config.recall_embeddings:
         return ()
-    from palimpsest.providers.embedding import (
+    from palimpsest.memory.vectors import (
         MISSING,  # few settings ask for it
         is_installed,
     )

@@ -29,7 +29,7 @@ from palimpsest.stores.log_segments import read_segments
 
 if TYPE_CHECKING:
     from palimpsest.memory.recall_ranking import Similar
-    from palimpsest.memory.vectors import Embedding, UnitVectors
+    from palimpsest.memory.vectors import Embedder, UnitVectors
 
 
 # Units behind a snapshot: reading them takes about a sixth of a millisecond each.
@@ -62,7 +62,7 @@ class SessionIndexes:
         path: Path,
         store: SessionArchive,
         forgotten: Callable[[], frozenset[str]] = frozenset,
-        embedding: "Embedding | None" = None,
+        embedding: "Embedder | None" = None,
     ) -> None:
         self._path = path
         self._store = store
@@ -212,7 +212,7 @@ def _is_read(row: LogRow | None, stat: LogStat) -> bool:
     return row is not None and (row.size, row.changed) == (stat.size, stat.changed)
 
 
-def open_sessions(folder: Path, store: SessionArchive, embedding: "Embedding | None" = None) -> SessionIndexes:
+def open_sessions(folder: Path, store: SessionArchive, embedding: "Embedder | None" = None) -> SessionIndexes:
     """Return the indexes over the sessions of a home, without what was forgotten there. Raises `StoreError` if they cannot be opened."""
     return SessionIndexes(folder / "memory" / RECALL_FILE, store, lambda: forgotten_events(folder), embedding)
 

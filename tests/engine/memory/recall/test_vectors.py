@@ -20,10 +20,10 @@ from palimpsest.core.events import CallStarted, ModelReplied, TurnEnded, TurnSta
 from palimpsest.core.items import Text
 from palimpsest.memory.note_index import NoteIndex
 from palimpsest.memory.query import MemorySearch
-from palimpsest.memory.recall_ranking import rank
+from palimpsest.memory.recall_ranking import Similar, rank
 from palimpsest.memory.session_index import open_sessions
 from palimpsest.memory.session_memory import SessionMemory, session_memory
-from palimpsest.memory.vectors import query_similarity
+from palimpsest.memory.vectors import Embedder, query_similarity
 from palimpsest.providers.scripted import Scripted
 
 EMBEDDED = replace(QUIET, recall_embeddings=True)
@@ -31,7 +31,7 @@ KITTEN = note("project_kitten", "the kitten naps upstairs")
 TAX = note("project_tax", "levy papers belong downstairs")
 
 
-class ConceptSimilarity:
+class ConceptSimilarity(Similar):
     def __init__(self, values: list[float]) -> None:
         self._values = values
 
@@ -42,7 +42,7 @@ class ConceptSimilarity:
         return [self._values[number] for number in numbers]
 
 
-class Concepts:
+class Concepts(Embedder):
     """A small model: a vector says which of two groups of words a text has words of. It keeps the texts that it made vectors of."""
 
     name = "concepts"
