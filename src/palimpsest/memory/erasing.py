@@ -19,7 +19,7 @@ from palimpsest.core.ports import Clock
 from palimpsest.memory.index_text import NEAR, claim_of, overlap
 from palimpsest.memory.note import Note
 from palimpsest.memory.recall_terms import stems, words
-from palimpsest.memory.store import LOG, NOTES, PAST, QUARANTINE, SUMMARY_FILE, TOMBSTONES, NoteFolder
+from palimpsest.memory.store import LOG, NOTES, PAST, QUARANTINE, SUMMARY_FILE, TOMBSTONES, NoteFolder, tombstone_lines
 from palimpsest.memory.weigh import brought_back, cases_of, is_proposed, written_again
 from palimpsest.stores.files import read_regular, store_errors, sync_folder, write_private
 from palimpsest.stores.sessions import JsonlSessions
@@ -65,7 +65,7 @@ class NoteRemoval:
 
     def bury(self, pending: PendingForget) -> None:
         """Keep the tombstone, once."""
-        known, line = self._folder.tombstones(), pending.tombstone.encode()
+        known, line = tombstone_lines(self._folder.state), pending.tombstone.encode()
         if line not in known:
             write_private(self._folder.state / TOMBSTONES, b"".join(each + b"\n" for each in (*known, line)))
 

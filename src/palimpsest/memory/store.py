@@ -11,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput, BadLog, MissingBase, NewerFormat, StoreError
@@ -18,6 +19,7 @@ from palimpsest.core.events import Event, Failed, NoteForgotten, NoteSaved, Sess
 from palimpsest.core.items import Value
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Clock
+from palimpsest.memory.changes import Tombstone
 from palimpsest.memory.evidence import iso_time
 from palimpsest.memory.note import BY_HAND, TEAMMATE, WISHES, Note, check_note, decode_note, from_claude, time_of
 from palimpsest.stores.files import (
@@ -43,6 +45,45 @@ TOMBSTONES: Final = "tombstones.jsonl"
 # Bytes of one file; a note has at most about 1,600 tokens.
 LARGEST_FILE: Final = 64 * 1024
 MOST_FILES: Final = 5_000
+
+
+_stones = msgspec.json.Decoder(Tombstone)
+
+
+def tombstone_lines(state: Path) -> tuple[bytes, ...]:
+    """Return the lines of what was forgotten in a scope, oldest first. The file is replaced as a whole, so that no lock is needed."""
+    place = state / TOMBSTONES
+    try:
+        return tuple(line for line in read_regular(place).split(b"\n") if line)
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise store_error(error, place, "read") from error
+
+
+def tombstones_in(state: Path, *, only_readable: bool = False) -> tuple[Tombstone, ...]:
+    """Return what was forgotten in a scope. Raises `StoreError` if a line is damaged: what it stands for must not be learned again.
+
+    With `only_readable` such a line is left out, because a session goes on with what is known.
+    """
+    found: list[Tombstone] = []
+    for number, line in enumerate(tombstone_lines(state), 1):
+        try:
+            found.append(_stones.decode(line))
+        except (msgspec.DecodeError, UnicodeError) as error:
+            if not only_readable:
+                where = str(state / TOMBSTONES)
+                raise StoreError(f"line {number} is damaged, so that nothing is learned; repair or delete it", where=where) from error
+    return tuple(found)
+
+
+def all_tombstones(memory: Path, *, only_readable: bool = False) -> tuple[Tombstone, ...]:
+    """Return what was forgotten in all scopes of a home: an event may be the source of several notes.
+
+    Of a team too only what this user forgot, which is kept in the home: a file of a repository must not hide sessions.
+    """
+    states = [place.parent for place in sorted(memory.glob(f"*/{TOMBSTONES}"))]
+    return tuple(stone for state in states for stone in tombstones_in(state, only_readable=only_readable))
 
 
 class NoteFiles(Value, frozen=True):
@@ -242,16 +283,6 @@ class NoteFolder:
             write_private(place, secrets.token_bytes(32), replace=False)
         with store_errors(place, "read"):
             return read_regular(place)
-
-    def tombstones(self) -> tuple[bytes, ...]:
-        """Return the lines of what was forgotten, oldest first."""
-        place = self.state / TOMBSTONES
-        try:
-            return tuple(line for line in read_regular(place).split(b"\n") if line)
-        except FileNotFoundError:
-            return ()
-        except OSError as error:
-            raise store_error(error, place, "read") from error
 
     def _place(self, name: str) -> Path:
         return (self.folder if name == NOTES else self.state) / name

@@ -10,7 +10,6 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Final, Literal, TypeAlias, TypeVar
 
-import msgspec
 from msgspec import Struct
 
 from palimpsest.agent.limits import price_of_limit
@@ -24,18 +23,16 @@ from palimpsest.core.ports import Clock, LogFile, LogStat
 from palimpsest.core.reading import LogReader, open_reader
 from palimpsest.core.spending import total_of
 from palimpsest.core.tokens import FAMILY_FACTORS, estimate, family_of
-from palimpsest.memory.changes import Memory, Tombstone
+from palimpsest.memory.changes import Memory
 from palimpsest.memory.note import Note
 from palimpsest.memory.notebook import Notebook
-from palimpsest.memory.store import TOMBSTONES, USER_SCOPE, NoteFolder, project_scope, scope_folder
+from palimpsest.memory.store import USER_SCOPE, NoteFolder, all_tombstones, project_scope, scope_folder, tombstones_in
 from palimpsest.memory.work_store import Claim, ClaimRules, DaySpending, JobClaims, JobsDatabase, RolloutFiles, RolloutRows, Tokens
-from palimpsest.stores.files import read_regular
 from palimpsest.stores.home import AnyHome, Home
 from palimpsest.stores.memory_config import MemoryConfig
 from palimpsest.wire.models import ModelCard
 
 _ID_LENGTH: Final = 12
-_stones = msgspec.json.Decoder(Tombstone)
 
 
 class PipelinePlaces:
@@ -81,28 +78,14 @@ class PipelinePlaces:
         """Return the notes of a scope."""
         return Notebook(self.note_folder(scope), self.home.clock)
 
-    def tombstones(self, scope: str) -> tuple[Tombstone, ...]:
-        """Return what was forgotten in a scope. The file is replaced as a whole, so that no lock is needed to read it."""
-        place = self.scope_folder(scope) / TOMBSTONES
-        try:
-            return tuple(_stones.decode(line) for line in read_regular(place).split(b"\n") if line)
-        except FileNotFoundError:
-            return ()
-        except (OSError, msgspec.DecodeError) as error:
-            raise StoreError(f"cannot read what was forgotten: {error}", where=str(place)) from error
-
     def memory_now(self, scope: str, notes: Mapping[str, Note]) -> Memory:
         """Return what changes of these notes are judged by, without taking the scope: for a look at what would change."""
         place = self.scope_folder(scope) / ".key"
-        return Memory(notes, self.tombstones(scope), place.read_bytes() if place.is_file() else b"", "consolidate")
-
-    def all_tombstones(self) -> tuple[Tombstone, ...]:
-        """Return what was forgotten in all scopes of the home, those of teams among them: an event may be the source of several notes."""
-        return tuple(stone for place in sorted(self.folder.glob(f"*/{TOMBSTONES}")) for stone in self.tombstones(place.parent.name))
+        return Memory(notes, tombstones_in(place.parent), place.read_bytes() if place.is_file() else b"", "consolidate")
 
     def forgotten_events(self) -> frozenset[str]:
         """Return the ids of events whose notes were forgotten, in any scope of the home."""
-        return frozenset(each for stone in self.all_tombstones() for each in stone.evidence)
+        return frozenset(each for stone in all_tombstones(self.folder) for each in stone.evidence)
 
     def rollouts(self, scope: str) -> RolloutFiles:
         """Return the summaries of a scope as files."""
