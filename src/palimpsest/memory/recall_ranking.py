@@ -7,7 +7,7 @@ from datetime import date
 from heapq import nlargest
 from itertools import islice, pairwise
 from operator import mul
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -80,19 +80,18 @@ class Candidates(Value, frozen=True, eq=False):
 
 
 class Similar:
-    """Similarity of the meaning of one query to units, by number: an array of cosines of vectors that another layer keeps; optional."""
+    """Similarity of the meaning of one query to units: the cosine of each, by number, from vectors that another layer keeps; optional."""
 
-    def __init__(self, cosines: Any) -> None:
+    def __init__(self, cosines: Sequence[float]) -> None:
         self._cosines = cosines
 
     def nearest(self, count: int) -> list[int]:
         """Return the numbers of the most similar units, at most `count`, best first; equal ones in their order."""
-        order = (-self._cosines).argsort(kind="stable")
-        return [int(number) for number in order[:count]]
+        return nlargest(count, range(len(self._cosines)), key=self._cosines.__getitem__)
 
     def similarities(self, numbers: Sequence[int]) -> list[float]:
         """Return the similarity of each of these units, from -1 to 1."""
-        return [float(value) for value in self._cosines[list(numbers)]]
+        return [self._cosines[number] for number in numbers]
 
 
 def read_query(index: RecallIndex, text: str) -> RecallQuery:

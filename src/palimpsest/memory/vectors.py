@@ -63,7 +63,7 @@ class Embedder:
         (found,) = self._model.embed([query], norm=True)
         blank = bytes(4 * len(found))
         matrix = self._numpy.frombuffer(b"".join(each or blank for each in vectors), dtype="<f4").reshape(len(vectors), len(found))
-        return Similar(matrix @ found)
+        return Similar((matrix @ found).tolist())
 
 
 class TextVectors:
@@ -76,7 +76,7 @@ class TextVectors:
     def similar(self, query: str) -> Similar:
         """Return the similarity of a query to all texts; costs one pass over the vectors."""
         (vector,) = self._model.embed([query], norm=True)
-        return Similar(self._matrix @ vector)
+        return Similar((self._matrix @ vector).tolist())
 
 
 class UnitVectors:

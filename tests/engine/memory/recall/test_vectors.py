@@ -31,17 +31,6 @@ KITTEN = note("project_kitten", "the kitten naps upstairs")
 TAX = note("project_tax", "levy papers belong downstairs")
 
 
-class ConceptSimilarity(Similar):
-    def __init__(self, values: list[float]) -> None:
-        self._values = values
-
-    def nearest(self, count: int) -> list[int]:
-        return sorted(range(len(self._values)), key=lambda number: (-self._values[number], number))[:count]
-
-    def similarities(self, numbers: Sequence[int]) -> list[float]:
-        return [self._values[number] for number in numbers]
-
-
 class Concepts(Embedder):
     """A small model: a vector says which of two groups of words a text has words of. It keeps the texts that it made vectors of."""
 
@@ -55,10 +44,10 @@ class Concepts(Embedder):
         self.embedded += texts
         return [self._vector(text) for text in texts]
 
-    def similarity(self, query: str, vectors: Sequence[bytes]) -> ConceptSimilarity:
+    def similarity(self, query: str, vectors: Sequence[bytes]) -> Similar:
         asked = struct.unpack("<2f", self._vector(query))
         rows = [struct.unpack("<2f", each or bytes(8)) for each in vectors]
-        return ConceptSimilarity([sum(one * other for one, other in zip(asked, row, strict=True)) for row in rows])
+        return Similar([sum(one * other for one, other in zip(asked, row, strict=True)) for row in rows])
 
     def _vector(self, text: str) -> bytes:
         counts = [float(any(word in text.lower().split() for word in group)) for group in self._groups]
