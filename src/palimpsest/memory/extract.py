@@ -18,17 +18,15 @@ from palimpsest.memory.changes import (
     AcceptedChange,
     AddNote,
     Change,
-    ConfirmNote,
     Memory,
     QuotableEvent,
     RefusedChange,
-    RetractNote,
     SupersedeNote,
     judge_change,
 )
 from palimpsest.memory.evidence import escaped, line_of_source, manifest, newest_within
 from palimpsest.memory.index_text import Words
-from palimpsest.memory.note import LONGEST_ABOUT, Note, NoteKind
+from palimpsest.memory.note import LONGEST_ABOUT, Note
 from palimpsest.memory.summaries import (
     RolloutFile,
     SessionReading,
@@ -204,16 +202,8 @@ class SessionReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     changes: tuple[Change, ...]
 
 
-class ScopedChange(Value, frozen=True):
-    """A proposed change, the notes that it belongs to (those of the user, or of the project), and what became of it."""
-
-    change: Change
-    is_user: bool
-    outcome: AcceptedChange | RefusedChange
-
-
 class SessionOutput(Value, frozen=True):
-    """What phase one makes of a session: the body of its summary, empty if there is nothing to keep, and changes of notes.
+    """What phase one makes of a session: the body of its summary, empty if there is nothing to keep, and proposed changes of notes.
 
     `read` are the events that the model has seen, which its changes may cite.
     """
@@ -221,46 +211,30 @@ class SessionOutput(Value, frozen=True):
     body: str = ""
     slug: str = ""
     is_by_model: bool = False
-    changes: tuple[ScopedChange, ...] = ()
+    changes: tuple[Change, ...] = ()
     read: tuple[QuotableEvent, ...] = ()
 
 
 _phase_one_reply = msgspec.json.Decoder(SessionReply)
 
 
-def phase_one(
-    reading: SessionReading, user: Memory, project: Memory, *, limit: int, model: str = ""
-) -> Generator[Want, Answer, SessionOutput]:
+def phase_one(reading: SessionReading, notes: Iterable[Note], *, limit: int, model: str = "") -> Generator[Want, Answer, SessionOutput]:
     """Ask once about a session, of which at most `limit` tokens are sent. A session without a text of the user is not asked about.
 
     Raises `CannotFold` if the reply does not have the required form, and the `PalimpsestError` of a failed call.
     """
     if not reading.first:
         return SessionOutput()
-    prompt, read = _phase_one_prompt(reading, user, project, limit)
+    prompt, read = _phase_one_prompt(reading, notes, limit)
     want = Ask((), prompt, PHASE_ONE_PURPOSE, head=False, tools=False, model=model, reply=PHASE_ONE_MOST_WRITTEN, schema=session_schema())
     reply = decoded((yield from ask(want)).parts)
     body = model_body(reply.title, reply.context, reply.tasks) if reply.title.strip() and reply.tasks else ""
-    changes = judge_session_changes(reply.changes[:PHASE_ONE_MOST_CHANGES], msgspec.structs.replace(reading, sources=read), user, project)
-    return SessionOutput(body, reply.slug[:60], is_by_model=True, changes=changes, read=read)
+    return SessionOutput(body, reply.slug[:60], is_by_model=True, changes=reply.changes[:PHASE_ONE_MOST_CHANGES], read=read)
 
 
 def without_model(reading: SessionReading) -> SessionOutput:
     """Return the summary that the log alone gives."""
     return SessionOutput(structural_body(reading), reading.title)
-
-
-def judge_session_changes(changes: tuple[Change, ...], reading: SessionReading, user: Memory, project: Memory) -> tuple[ScopedChange, ...]:
-    """Judge each change by the notes as the changes before it leave them, in the scope that its kind of note belongs to."""
-    judged: list[ScopedChange] = []
-    for change in changes:
-        is_user = _kind(change) == "user"
-        memory = user if is_user else project
-        outcome = _moved(change) or judge_change(change, reading.sources, memory)
-        judged.append(ScopedChange(change, is_user, outcome))
-        if isinstance(outcome, AcceptedChange):
-            user, project = (_after_phase_one(user, outcome), project) if is_user else (user, _after_phase_one(project, outcome))
-    return tuple(judged)
 
 
 def decoded(parts: tuple[object, ...]) -> SessionReply:
@@ -285,9 +259,9 @@ def _phase_one_template() -> str:
     return (data or b"").decode()
 
 
-def _phase_one_prompt(reading: SessionReading, user: Memory, project: Memory, limit: int) -> tuple[str, tuple[QuotableEvent, ...]]:
+def _phase_one_prompt(reading: SessionReading, notes: Iterable[Note], limit: int) -> tuple[str, tuple[QuotableEvent, ...]]:
     """Return the prompt and the sources that it shows; prompt, manifest and session have together at most `limit` tokens."""
-    lines = "\n".join(manifest((*user.notes.values(), *project.notes.values()))) or "(none)"
+    lines = "\n".join(manifest(notes)) or "(none)"
     facts = f"session {reading.session} of {reading.origin} in {reading.cwd or 'an unknown folder'}" + (
         f", branch {reading.branch}" if reading.branch else ""
     )
@@ -296,26 +270,6 @@ def _phase_one_prompt(reading: SessionReading, user: Memory, project: Memory, li
     read = (*beginning, *end)
     shown = "\n".join(transcript_lines(beginning, end, len(reading.sources) - len(read)))
     return text.replace("{{events}}", shown), read
-
-
-def _kind(change: Change) -> NoteKind | str:
-    match change:
-        case AddNote(note=draft):
-            return draft.kind
-        case SupersedeNote(name=name) | RetractNote(name=name) | ConfirmNote(name=name):
-            return name.partition("_")[0]
-
-
-def _moved(change: Change) -> RefusedChange | None:
-    """Refuse a correction of a note of the user by one of the project, or the other way round: they are kept in two places."""
-    is_moved = isinstance(change, SupersedeNote) and (change.note.kind == "user") != (_kind(change) == "user")
-    return RefusedChange("a note about the user and one about the project do not correct each other") if is_moved else None
-
-
-def _after_phase_one(memory: Memory, outcome: AcceptedChange) -> Memory:
-    gone = {note.name for note in outcome.past}
-    notes = {name: note for name, note in memory.notes.items() if name not in gone}
-    return msgspec.structs.replace(memory, notes={**notes, **{note.name: note for note in outcome.saved}})
 
 
 Reply = TypeVar("Reply", bound=msgspec.Struct)

@@ -25,10 +25,11 @@ from palimpsest.stores.memory_config import MemoryConfig
 
 
 class AppliedChanges(Struct, frozen=True):
-    """What became of proposed changes: the events of those that hold, and why the others were refused."""
+    """What became of proposed changes: the events of those that hold, and why others were refused; `saved` counts what changed notes."""
 
     events: tuple[NoteEvent, ...] = ()
     refused: tuple[str, ...] = ()
+    saved: int = 0
 
 
 def apply_changes(memories: Memories, changes: Iterable[Change], sources: Sequence[QuotableEvent], by: Author) -> AppliedChanges:
@@ -43,7 +44,7 @@ def apply_changes(memories: Memories, changes: Iterable[Change], sources: Sequen
     desk = _Desk(memories, tuple(sources), by)
     for change in listed:
         desk.take(change)
-    return AppliedChanges(tuple(desk.events), tuple(desk.refused))
+    return AppliedChanges(tuple(desk.events), tuple(desk.refused), desk.saved)
 
 
 class _Desk:
@@ -52,6 +53,7 @@ class _Desk:
     def __init__(self, memories: Memories, sources: tuple[QuotableEvent, ...], by: Author) -> None:
         self.events: list[NoteEvent] = []
         self.refused: list[str] = []
+        self.saved = 0
         self._own = (memories.user, memories.project)
         self._memories = memories
         self._sources = sources
@@ -76,6 +78,7 @@ class _Desk:
             self.refused.append(outcome.reason)
             return
         self.events += outcome
+        self.saved += bool(outcome)
         self._added |= {event.name for event in outcome if event.name not in before}
 
     def _place_of(self, change: Change) -> Notebook | RefusedChange:
