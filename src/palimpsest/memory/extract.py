@@ -15,14 +15,10 @@ from palimpsest.core.plans import Answer, Ask, Want, ask
 from palimpsest.core.redaction import redact
 from palimpsest.core.tokens import estimate
 from palimpsest.memory.changes import (
-    AcceptedChange,
     AddNote,
     Change,
-    Memory,
     QuotableEvent,
-    RefusedChange,
     SupersedeNote,
-    judge_change,
 )
 from palimpsest.memory.evidence import escaped, line_of_source, manifest, newest_within
 from palimpsest.memory.index_text import Words
@@ -69,13 +65,6 @@ class Proposed(Value, frozen=True):
     left_out: int = 0
 
 
-class Judged(Value, frozen=True):
-    """A proposed change and what became of it."""
-
-    change: Change
-    outcome: AcceptedChange | RefusedChange
-
-
 _reply = msgspec.json.Decoder(Changes)
 # Characters that stand for `<` and `>` in a request, where no tag may begin or end.
 _SHOWN: Final = str.maketrans("‹›", "<>")
@@ -105,23 +94,6 @@ def proposed_changes(sources: tuple[QuotableEvent, ...], notes: Iterable[Note], 
                 raise CannotFold(f"the reply of the memory job is no list of changes: {error}", kind="malformed") from error
             advice = f"\n\nYour last reply could not be read ({error}). Reply with the JSON object alone, and make it shorter."
     return Proposed(tuple(_as_written(change, read) for change in proposed[:MOST_CHANGES]), read, len(proposed[MOST_CHANGES:]))
-
-
-def extraction(sources: tuple[QuotableEvent, ...], memory: Memory, model: str = "") -> Generator[Want, Answer, tuple[Judged, ...]]:
-    """Ask about the newest of the sources and return each proposed change with its outcome; without sources nothing is asked.
-
-    A change is judged by the notes as the changes before it leave them. Raises as `proposed_changes` does.
-    """
-    proposed = yield from proposed_changes(sources, memory.notes.values(), model)
-    judged: list[Judged] = []
-    added: set[str] = set()
-    for change in proposed.changes:
-        outcome = RefusedChange(OWN_NOTE) if target_of(change) in added else judge_change(change, proposed.read, memory)
-        judged.append(Judged(change, outcome))
-        if isinstance(outcome, AcceptedChange):
-            added |= {note.name for note in outcome.saved if note.name not in memory.notes}
-            memory = _after(memory, outcome)
-    return tuple(judged)
 
 
 def target_of(change: Change) -> str:
@@ -178,12 +150,6 @@ def _as_written(change: Change, read: tuple[QuotableEvent, ...]) -> Change:
     note = change.note
     texts = {name: getattr(note, name).translate(signs) for name in ("about", "body", "backstory")}
     return msgspec.structs.replace(change, quote=quote, note=msgspec.structs.replace(note, **texts))
-
-
-def _after(memory: Memory, outcome: AcceptedChange) -> Memory:
-    gone = {note.name for note in outcome.past}
-    notes = {name: note for name, note in memory.notes.items() if name not in gone}
-    return msgspec.structs.replace(memory, notes={**notes, **{note.name: note for note in outcome.saved}})
 
 
 PHASE_ONE_PURPOSE: Final = "memory"
