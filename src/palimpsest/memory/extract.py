@@ -4,7 +4,7 @@ import pkgutil
 import re
 from collections.abc import Generator, Iterable, Mapping
 from functools import cache
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -20,7 +20,7 @@ from palimpsest.memory.changes import (
     QuotableEvent,
     SupersedeNote,
 )
-from palimpsest.memory.evidence import escaped, line_of_source, manifest, newest_within
+from palimpsest.memory.evidence import escaped, line_of_source, manifest, newest_within, stated_object
 from palimpsest.memory.index_text import Words
 from palimpsest.memory.note import LONGEST_ABOUT, Note
 from palimpsest.memory.summaries import (
@@ -65,7 +65,6 @@ class Proposed(Value, frozen=True):
     left_out: int = 0
 
 
-_reply = msgspec.json.Decoder(Changes)
 # Characters that stand for `<` and `>` in a request, where no tag may begin or end.
 _SHOWN: Final = str.maketrans("‹›", "<>")
 _TYPOGRAPHIC: Final = str.maketrans("‘’“”–—", "''\"\"--")
@@ -87,12 +86,13 @@ def proposed_changes(sources: tuple[QuotableEvent, ...], notes: Iterable[Note], 
         reply = yield from ask(want)
         text = "".join(part.text for part in reply.parts if isinstance(part, Text))
         try:
-            proposed = _reply.decode(_json_in(text)).changes
+            read_reply = (Text(text[:LONGEST_REPLY]),)
+            proposed = stated_object(read_reply, Changes, "the reply of the memory job is no list of changes").changes
             break
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        except CannotFold as error:
             if number == MOST_ASKS:
-                raise CannotFold(f"the reply of the memory job is no list of changes: {error}", kind="malformed") from error
-            advice = f"\n\nYour last reply could not be read ({error}). Reply with the JSON object alone, and make it shorter."
+                raise
+            advice = f"\n\nYour last reply could not be read ({error.__cause__}). Reply with the JSON object alone, and make it shorter."
     return Proposed(tuple(_as_written(change, read) for change in proposed[:MOST_CHANGES]), read, len(proposed[MOST_CHANGES:]))
 
 
@@ -131,13 +131,6 @@ def _prompt(read: tuple[QuotableEvent, ...], listed: str) -> str:
         text = text.replace(f"{{{{{name}}}}}", value)
     # The last one, because the events may contain anything.
     return text.replace("{{events}}", "\n".join(map(line_of_source, read)))
-
-
-def _json_in(text: str) -> str:
-    """Return the outermost object of a reply; models like to put a fence or a sentence around it."""
-    text = text[:LONGEST_REPLY]
-    start, end = text.find("{"), text.rfind("}")
-    return text[start : end + 1] if 0 <= start < end else text
 
 
 def _as_written(change: Change, read: tuple[QuotableEvent, ...]) -> Change:
@@ -181,9 +174,6 @@ class SessionOutput(Value, frozen=True):
     read: tuple[QuotableEvent, ...] = ()
 
 
-_phase_one_reply = msgspec.json.Decoder(SessionReply)
-
-
 def phase_one(reading: SessionReading, notes: Iterable[Note], *, limit: int, model: str = "") -> Generator[Want, Answer, SessionOutput]:
     """Ask once about a session, of which at most `limit` tokens are sent. A session without a text of the user is not asked about.
 
@@ -193,7 +183,7 @@ def phase_one(reading: SessionReading, notes: Iterable[Note], *, limit: int, mod
         return SessionOutput()
     prompt, read = _phase_one_prompt(reading, notes, limit)
     want = Ask((), prompt, PHASE_ONE_PURPOSE, head=False, tools=False, model=model, reply=PHASE_ONE_MOST_WRITTEN, schema=session_schema())
-    reply = decoded((yield from ask(want)).parts)
+    reply = stated_object((yield from ask(want)).parts, SessionReply, "the reply about a session does not have the required form")
     body = model_body(reply.title, reply.context, reply.tasks) if reply.title.strip() and reply.tasks else ""
     return SessionOutput(body, reply.slug[:60], is_by_model=True, changes=reply.changes[:PHASE_ONE_MOST_CHANGES], read=read)
 
@@ -201,16 +191,6 @@ def phase_one(reading: SessionReading, notes: Iterable[Note], *, limit: int, mod
 def without_model(reading: SessionReading) -> SessionOutput:
     """Return the summary that the log alone gives."""
     return SessionOutput(structural_body(reading), reading.title)
-
-
-def decoded(parts: tuple[object, ...]) -> SessionReply:
-    """Return the reply that the parts of a message state. Raises `CannotFold` if they state none, or more than a reply has."""
-    text = "".join(part.text for part in parts if isinstance(part, Text))
-    start, end = text.find("{"), text.rfind("}")
-    try:
-        return _phase_one_reply.decode(text[start : end + 1] if 0 <= start < end else text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise CannotFold(f"the reply about a session does not have the required form: {error}", kind="malformed") from error
 
 
 @cache
@@ -238,7 +218,6 @@ def _phase_one_prompt(reading: SessionReading, notes: Iterable[Note], limit: int
     return text.replace("{{events}}", shown), read
 
 
-Reply = TypeVar("Reply", bound=msgspec.Struct)
 PHASE_TWO_PURPOSE: Final = "memory"
 # Tokens of a request and of a reply.
 PHASE_TWO_MOST_READ: Final = 16_000
@@ -248,6 +227,7 @@ MOST_SKILLS: Final = 5
 # Sessions in which a procedure must have succeeded to become a skill.
 LEAST_SUCCESSES: Final = 2
 LONGEST_SKILL: Final = 1_200
+_MALFORMED: Final = "the reply of the consolidation does not have the required form"
 _SKILL_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{1,40}")
 
 
@@ -299,7 +279,7 @@ def wordings(groups: Mapping[str, tuple[Note, ...]], words: Words, model: str = 
         _want(_phase_two_prompt("wordings", {"groups": bounded_lines(shown, PHASE_TWO_MOST_READ)}), StandingLines, model)
     )
     accepted: dict[str, str] = {}
-    for wording in _decoded(reply.parts, StandingLines).wordings:
+    for wording in stated_object(reply.parts, StandingLines, _MALFORMED).wordings:
         about = " ".join(redact(wording.about).split())
         known = frozenset[str]().union(*(words(f"{note.about}\n{note.body}") for note in chosen.get(wording.name, ())))
         if about and len(about) <= LONGEST_ABOUT and words(about) and words(about) <= known:
@@ -333,7 +313,7 @@ def skills_of(rollouts: Mapping[str, RolloutFile], model: str = "") -> Generator
             break
         shown.append(text)
     reply = yield from ask(_want(_phase_two_prompt("skills", {"sessions": "\n\n".join(shown)}), ProposedSkills, model))
-    proposed = _decoded(reply.parts, ProposedSkills).skills[:MOST_SKILLS]
+    proposed = stated_object(reply.parts, ProposedSkills, _MALFORMED).skills[:MOST_SKILLS]
     return tuple({file.name: file for draft in proposed if (file := _skill(draft, read)) is not None}.values())
 
 
@@ -360,15 +340,6 @@ def _skill(draft: SkillDraft, read: Mapping[str, RolloutFile]) -> SkillFile | No
 def _want(prompt: str, reply: type[msgspec.Struct] | None, model: str) -> Ask:
     schema = "" if reply is None else reply_schema(reply)
     return Ask((), prompt, PHASE_TWO_PURPOSE, head=False, tools=False, model=model, reply=PHASE_TWO_MOST_WRITTEN, schema=schema)
-
-
-def _decoded(parts: Iterable[object], reply: type[Reply]) -> Reply:
-    text = "".join(part.text for part in parts if isinstance(part, Text))
-    start, end = text.find("{"), text.rfind("}")
-    try:
-        return msgspec.json.decode(text[start : end + 1] if 0 <= start < end else text, type=reply)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise CannotFold(f"the reply of the consolidation does not have the required form: {error}", kind="malformed") from error
 
 
 def _fenced(text: str) -> str:
