@@ -21,7 +21,7 @@ from palimpsest.memory.note import Note
 from palimpsest.memory.recall_terms import stems, words
 from palimpsest.memory.store import LOG, NOTES, PAST, QUARANTINE, SUMMARY_FILE, TOMBSTONES, NoteFolder, tombstone_lines
 from palimpsest.memory.weigh import brought_back, cases_of, is_proposed, written_again
-from palimpsest.stores.files import read_regular, store_errors, sync_folder, write_private
+from palimpsest.stores.files import bounded_text, read_regular, store_errors, sync_folder, write_private
 from palimpsest.stores.sessions import JsonlSessions
 
 _GENERATED: Final = ("rollouts", "skills")
@@ -176,12 +176,8 @@ def rewrite_generated(folder: Path, rewrite: Rewrite) -> None:
 
 def text_of_file(path: Path) -> str | None:
     """Return the text of a regular file; `None` if it is a link, too large or no text, so that nothing can be found in it."""
-    try:
-        if path.is_symlink() or path.stat().st_size > _LARGEST_FILE:
-            return None
-        return read_regular(path).decode().replace("\r\n", "\n")
-    except (OSError, UnicodeDecodeError):
-        return None
+    text = bounded_text(path, _LARGEST_FILE)
+    return None if text is None else text.replace("\r\n", "\n")
 
 
 # A rule or representative that fewer notes support is no longer one.

@@ -14,7 +14,7 @@ from palimpsest.core.tokens import estimate
 from palimpsest.memory.evidence import escaped, iso_time
 from palimpsest.memory.note import Note
 from palimpsest.memory.summaries import bounded_lines
-from palimpsest.stores.files import make_private_folder, store_errors, write_private
+from palimpsest.stores.files import bounded_text, make_private_folder, store_errors, write_private
 
 HANDBOOK: Final = "MEMORY.md"
 SUMMARY: Final = "memory_summary.md"
@@ -303,14 +303,14 @@ class StageFolder:
         self._refuse_links()
         found: dict[str, str] = {}
         for path in self._paths():
-            text = _text(path)
+            text = bounded_text(path, _LARGEST)
             if text is not None:
                 found[path.relative_to(self.folder).as_posix()] = text
         return found
 
     def file(self, path: str) -> str:
         """Return the text of one file; empty if there is none that can be read."""
-        return _text(self.folder / path) or ""
+        return bounded_text(self.folder / path, _LARGEST) or ""
 
     def replace(self, wanted: Mapping[str, str], read: Mapping[str, str]) -> tuple[str, ...]:
         """Bring the folder from what was read to what is wanted. Returns the paths that others have changed meanwhile, which stay."""
@@ -319,7 +319,7 @@ class StageFolder:
         for path in sorted({*wanted, *read}):
             if wanted.get(path) == read.get(path):
                 continue
-            if _text(self.folder / path) != read.get(path):
+            if bounded_text(self.folder / path, _LARGEST) != read.get(path):
                 edited.append(path)
             elif path in wanted:
                 self._write(path, wanted[path])
@@ -375,13 +375,3 @@ class StageFolder:
 def stage_folder(home: Path, root: str) -> StageFolder:
     """Return the folder of a memory in a home."""
     return StageFolder(home / "memory" / root)
-
-
-def _text(path: Path) -> str | None:
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as file:
-            data = file.read(_LARGEST + 1)
-        return data.decode() if len(data) <= _LARGEST else None
-    except (OSError, UnicodeDecodeError):
-        return None

@@ -12,7 +12,7 @@ from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.core.items import Value
 from palimpsest.core.ports import Clock
 from palimpsest.stores.database import is_damaged
-from palimpsest.stores.files import make_private_folder, open_in_folder, store_errors, write_private
+from palimpsest.stores.files import bounded_text, make_private_folder, open_in_folder, store_errors, write_private
 
 FILE_NAME: Final = "jobs.sqlite"
 # Another process holds the file for some milliseconds at most.
@@ -451,7 +451,7 @@ class RolloutFiles:
             names = sorted(entry.name for entry in os.scandir(self.folder) if entry.name.endswith(".md"))[:MOST_SUMMARIES]
         except (FileNotFoundError, NotADirectoryError):
             return {}
-        texts = {name.removesuffix(".md"): _text(self.folder / name) for name in names}
+        texts = {name.removesuffix(".md"): bounded_text(self.folder / name, LARGEST_SUMMARY) for name in names}
         return {stem: text for stem, text in texts.items() if text is not None}
 
     def write(self, stem: str, text: str) -> None:
@@ -472,16 +472,6 @@ class RolloutFiles:
         if not stem or stem.startswith(".") or not all(letter.isascii() and (letter.isalnum() or letter in "-_") for letter in stem):
             raise BadInput("the name of a summary has letters, digits, - and _", where=stem[:80])
         return self.folder / f"{stem}.md"
-
-
-def _text(path: Path) -> str | None:
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as file:
-            data = file.read(LARGEST_SUMMARY + 1)
-        return data.decode() if len(data) <= LARGEST_SUMMARY else None
-    except (OSError, UnicodeDecodeError):
-        return None
 
 
 _STAGE_COLUMNS: Final = (
