@@ -202,7 +202,7 @@ class Erasure(Value, frozen=True):
 
     def without_words_of(self, notes: Iterable[Note]) -> "Erasure":
         """Return the same without the words that these notes contain, which are no trace there."""
-        return replace(self, terms=self.terms - {term for note in notes for term in _terms(_text(note))})
+        return replace(self, terms=self.terms - {term for note in notes for term in _terms(_all_said_by(note))})
 
     def removed_from(self, text: str, kept_lines: frozenset[str] = frozenset(), *, only_repeated: bool = False) -> str:
         """Return a text without the lines that say something of the notes; a heading becomes `[forgotten]`.
@@ -230,8 +230,8 @@ class Rewritten(Value, frozen=True):
 def erasure_of(gone: Iterable[Note], kept: Iterable[Note]) -> Erasure:
     """Return what must not be left of notes: words that other notes contain too are no trace of them."""
     listed = list(gone)
-    known = {term for note in kept for term in _terms(_text(note))}
-    found = {term for note in listed for term in _terms(_text(note))}
+    known = {term for note in kept for term in _terms(_all_said_by(note))}
+    found = {term for note in listed for term in _terms(_all_said_by(note))}
     return Erasure(frozenset(note.name for note in listed), frozenset(found - known))
 
 
@@ -315,7 +315,7 @@ def _replaced_by(names: set[str], notes: list[Note]) -> set[str]:
     return found
 
 
-def _text(note: Note) -> str:
+def _all_said_by(note: Note) -> str:
     person = "" if note.person == "user" else note.person
     return "\n".join((note.about, note.body, note.backstory, person, *(line for _, line in note.other)))
 

@@ -152,8 +152,8 @@ def rule_handbook(memories: Sequence[StoredMemory]) -> str:
 
 def rule_summary(memories: Sequence[StoredMemory], notes: Sequence[AdHocNote], *, versioned: bool, tokens: int) -> str:
     """Return memory_summary.md as sessions and notes alone give it, within its bounds."""
-    of_user = [f"- {_line(note.text)}" for note in notes if note.is_of_user]
-    tips = [f"- {_line(note.text)}" for note in notes if not note.is_of_user][:_MOST_TIPS]
+    of_user = [f"- {_one_line(note.text)}" for note in notes if note.is_of_user]
+    tips = [f"- {_one_line(note.text)}" for note in notes if not note.is_of_user][:_MOST_TIPS]
     newest = sorted(memories, key=lambda each: (-each.source_at, each.session))
     known = _by_folder(newest) if versioned else _by_day(newest)
     sections = [("## User Profile", of_user), *([("## User preferences", [])] if versioned else []), ("## General Tips", tips)]
@@ -252,11 +252,11 @@ def _pointer(memory: StoredMemory) -> str:
 
 def _keywords(memory: StoredMemory) -> str:
     found = _KEYWORDS.search(memory.raw or memory.summary)
-    return _line(found[1].strip() if found and found[1].strip() else memory.slug.replace("_", ", ") or memory.stem)
+    return _one_line(found[1].strip() if found and found[1].strip() else memory.slug.replace("_", ", ") or memory.stem)
 
 
 def _learnings(memory: StoredMemory) -> list[str]:
-    points = [_line(each) for each in _BULLET.findall(memory.raw or memory.summary)][:_MOST_LEARNINGS]
+    points = [_one_line(each) for each in _BULLET.findall(memory.raw or memory.summary)][:_MOST_LEARNINGS]
     return [f"- {point}" for point in points] or [f"- {memory.title}"]
 
 
@@ -281,7 +281,7 @@ def _by_folder(newest: Sequence[StoredMemory]) -> Iterator[str]:
                 yield f"- {each.title}: {_keywords(each)}"
 
 
-def _line(text: str) -> str:
+def _one_line(text: str) -> str:
     return " ".join(escaped(redact(text)).split())[:300]
 
 

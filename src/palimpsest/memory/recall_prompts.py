@@ -209,11 +209,13 @@ def scored_notes(
             scores.setdefault(name, hit.score)
     asked = notes.asked(text)
     newer = {name: known.after(name, asked, over) for name in scores}
-    found = sorted(_read(notes, files, scores, newer), key=lambda each: -each.score)
+    found = sorted(_showable_notes(notes, files, scores, newer), key=lambda each: -each.score)
     return newest_first(found, lambda each: each.note.name, newer)
 
 
-def _read(notes: NoteIndex, files: StaleFiles, scores: Mapping[str, float], newer: Mapping[str, tuple[str, ...]]) -> Iterator[ScoredNote]:
+def _showable_notes(
+    notes: NoteIndex, files: StaleFiles, scores: Mapping[str, float], newer: Mapping[str, tuple[str, ...]]
+) -> Iterator[ScoredNote]:
     for name, score in scores.items():
         note = notes.note(name)
         if note is not None and is_showable(note):

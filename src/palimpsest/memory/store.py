@@ -173,7 +173,7 @@ class NoteFolder:
     def generated(self, name: str) -> str:
         """Return a generated file such as MEMORY.md; empty if there is none that can be read."""
         try:
-            return _text((self.folder if name == INDEX_FILE else self.state) / name)
+            return _note_text((self.folder if name == INDEX_FILE else self.state) / name)
         except (OSError, ValueError):
             return ""
 
@@ -188,7 +188,7 @@ class NoteFolder:
     def active_text(self, name: str) -> str | None:
         """Return the text of an active note; `None` if there is no file that can be read."""
         try:
-            return _text(self.path_of(NOTES, name))
+            return _note_text(self.path_of(NOTES, name))
         except (BadInput, OSError, UnicodeDecodeError, ValueError):
             return None
 
@@ -339,7 +339,7 @@ class NoteFolder:
         problems += [(f"{place}/{name}", f"there are more than {MOST_FILES:,} notes") for name in entries[MOST_FILES:]]
         for name in entries[:MOST_FILES]:
             try:
-                yield name.removesuffix(".md"), _text(folder / name)
+                yield name.removesuffix(".md"), _note_text(folder / name)
             except FileNotFoundError:
                 # It was renamed or deleted since the folder was listed.
                 continue
@@ -428,7 +428,7 @@ def digest_of(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def _text(path: Path) -> str:
+def _note_text(path: Path) -> str:
     """Return the text of a regular file. Raises `ValueError` if it is too large or something else, `OSError`, `UnicodeDecodeError`."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:
@@ -587,7 +587,7 @@ def _of_repository(note: Note, clock: Clock) -> Note:
 
 def _notes(files: Mapping[str, str], place: str, clock: Clock, problems: list[tuple[str, str]]) -> Iterator[tuple[str, Note]]:
     for name, text in files.items():
-        found = _decoded(text, name, place)
+        found = _note_or_problem(text, name, place)
         if isinstance(found, str):
             problems.append((f"{place}/{name}.md", found))
         else:
@@ -595,7 +595,7 @@ def _notes(files: Mapping[str, str], place: str, clock: Clock, problems: list[tu
 
 
 @lru_cache(maxsize=4_096)
-def _decoded(text: str, name: str, place: str) -> Note | str:
+def _note_or_problem(text: str, name: str, place: str) -> Note | str:
     """Return the note of a file, or what is wrong with it. Reading the notes again costs only what was changed since."""
     where = f"{place}/{name}.md"
     try:

@@ -152,7 +152,7 @@ class JobClaims:
     def claim(self, kind: JobKind, key: str, watermark: int) -> Claim | SkipReason:
         """Take a job whose input has this watermark, or say why not. A newer watermark than that of the last try resets the tries."""
         with self._database.transaction() as database:
-            row = _row(database, kind, key)
+            row = _claim_row(database, kind, key)
             if row is not None and row.success_watermark >= watermark:
                 return "up_to_date"
             advanced = row is None or watermark > row.watermark
@@ -163,7 +163,7 @@ class JobClaims:
     def claim_pending(self, kind: JobKind, key: str, cooldown_ms: int = 0) -> Claim | SkipReason:
         """Take a job that was enqueued since its last success, or say why not; after a success it waits for the cooldown."""
         with self._database.transaction() as database:
-            row = _row(database, kind, key)
+            row = _claim_row(database, kind, key)
             if row is None or row.watermark <= row.success_watermark:
                 return "up_to_date"
             # A clock that was set back does not make the cooldown longer.
@@ -180,7 +180,7 @@ class JobClaims:
 
     def enqueue_in(self, database: sqlite3.Connection, kind: JobKind, key: str) -> None:
         """As `enqueue`, within a transaction."""
-        row = _row(database, kind, key)
+        row = _claim_row(database, kind, key)
         watermark = max(self._clock.now(), 0 if row is None else row.watermark + 1)
         database.execute(
             "INSERT INTO jobs (kind, key, status, retries_left, watermark) VALUES (?1, ?2, 'pending', ?3, ?4)"
@@ -246,7 +246,7 @@ class JobClaims:
         if not self._database.exists:
             return None
         with self._database.transaction() as database:
-            return _row(database, kind, key)
+            return _claim_row(database, kind, key)
 
     def rows(self) -> tuple[ClaimRow, ...]:
         """Return the states of all jobs, by kind and key."""
@@ -277,7 +277,7 @@ class JobClaims:
         return claim
 
 
-def _row(database: sqlite3.Connection, kind: JobKind, key: str) -> ClaimRow | None:
+def _claim_row(database: sqlite3.Connection, kind: JobKind, key: str) -> ClaimRow | None:
     found = database.execute(f"SELECT {_COLUMNS} FROM jobs WHERE kind = ? AND key = ?", (kind, key)).fetchone()  # noqa: S608 - fixed names
     return None if found is None else ClaimRow(*found)
 
