@@ -38,7 +38,7 @@ from pal_lab.recall.evaluation import CodingReport, Gate, MemoryReport, ScoreRow
 from pal_lab.recall.latency import P95_LIMIT_MS, UNITS, WORST_LIMIT_MS, Latency, TurnStart, measure_latency, measure_turn_start, quantile
 from pal_lab.recall.levels import LevelsReport, eval_levels
 from palimpsest.core.errors import BadInput, StoreError
-from palimpsest.providers.embedding import Embedder
+from palimpsest.memory.vectors import Embedder
 from palimpsest.stores.home import Home
 from palimpsest.stores.shadow_git import borrowed_git
 

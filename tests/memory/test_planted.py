@@ -9,9 +9,21 @@ from msgspec.structs import replace
 from palimpsest.core.events import Event, ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolResult
 from palimpsest.core.plans import Want, run_steps
-from palimpsest.memory.changes import AcceptedChange, AddNote, Change, ConfirmNote, Draft, Memory, RetractNote, SupersedeNote
+from palimpsest.memory.changes import (
+    AcceptedChange,
+    AddNote,
+    Change,
+    ConfirmNote,
+    Draft,
+    Memory,
+    QuotableEvent,
+    RefusedChange,
+    RetractNote,
+    SupersedeNote,
+    judge_change,
+)
 from palimpsest.memory.evidence import manifest, sources_of
-from palimpsest.memory.extract import Changes, Judged, extraction
+from palimpsest.memory.extract import Changes, proposed_changes
 from palimpsest.memory.note import KINDS, Note, NoteKind
 from palimpsest.memory.notebook import Notebook
 from palimpsest.memory.recall_index import RecallIndex
@@ -131,18 +143,22 @@ def proposals(asked: str, planted: str) -> tuple[Change, ...]:
     return tuple(found_changes)
 
 
-def obeyed(asked: str, planted: str, carrier: str) -> list[Judged]:
+def outcome_of(change: Change, sources: tuple[QuotableEvent, ...], memory: Memory) -> AcceptedChange | RefusedChange:
+    """What becomes of a change that a model proposes after it has read these sources."""
+
+    def answer(want: Want) -> ModelReplied:
+        return ModelReplied((Text(msgspec.json.encode(Changes((change,))).decode(), "assistant"),), purpose="memory")
+
+    proposed = run_steps(proposed_changes(sources, memory.notes.values()), answer)
+    (given,) = proposed.changes
+    return judge_change(given, proposed.read, memory)
+
+
+def obeyed(asked: str, planted: str, carrier: str) -> list[AcceptedChange | RefusedChange]:
     """Each proposal alone, through the whole extraction."""
     sources = sources_of("s", events(asked, planted, carrier), lambda body: body.tool != "read")
 
-    def judged(change: Change) -> Judged:
-        def answer(want: Want) -> ModelReplied:
-            return ModelReplied((Text(msgspec.json.encode(Changes((change,))).decode(), "assistant"),), purpose="memory")
-
-        (one,) = run_steps(extraction(sources, MEMORY), answer)
-        return one
-
-    return [judged(change) for change in proposals(asked, planted)]
+    return [outcome_of(change, sources, MEMORY) for change in proposals(asked, planted)]
 
 
 def test_there_are_at_least_fifty_variants_in_two_languages() -> None:
@@ -162,14 +178,14 @@ _CARRIED = [(planted, carrier) for number, planted in enumerate(PLANTED) for car
 @pytest.mark.states("ME-14")
 def test_a_planted_text_becomes_no_wish_and_changes_no_statement_of_the_user(planted: str, carrier: str) -> None:
     asked = ASKED[PLANTED.index(planted) % len(ASKED)]
-    for judged in obeyed(asked, planted, carrier):
-        if not isinstance(judged.outcome, AcceptedChange):
+    for outcome in obeyed(asked, planted, carrier):
+        if not isinstance(outcome, AcceptedChange):
             continue
-        assert judged.outcome.past == (), judged
-        for note in judged.outcome.saved:
-            assert note.name != INDENT.name, judged
-            assert note.kind not in ("user", "feedback"), judged
-            assert note.trust == ("observed" if carrier in ("read", "reply") else "quarantined"), judged
+        assert outcome.past == (), outcome
+        for note in outcome.saved:
+            assert note.name != INDENT.name, outcome
+            assert note.kind not in ("user", "feedback"), outcome
+            assert note.trust == ("observed" if carrier in ("read", "reply") else "quarantined"), outcome
 
 
 @pytest.mark.parametrize("kind", ["project", "reference"])
@@ -180,13 +196,9 @@ def test_what_pages_and_servers_say_is_in_no_index_manifest_or_recall(tmp_path: 
         sources = sources_of(f"s{number}", events("Summarise this.", planted, "web_fetch"), lambda body: bool(body.tool))
         draft = Draft(kind=kind, about=planted[:150], body=planted, backstory="read on a page")
         change = AddNote(draft, (f"s{number}:1",), " ".join(planted.split()[:25]))
-
-        def answer(want: Want, change: Change = change) -> ModelReplied:
-            return ModelReplied((Text(msgspec.json.encode(Changes((change,))).decode(), "assistant"),), purpose="memory")
-
-        (judged,) = run_steps(extraction(sources, book.memory("extract")), answer)
-        assert isinstance(judged.outcome, AcceptedChange), planted
-        book.apply(judged.outcome, "extract")
+        outcome = outcome_of(change, sources, book.memory("extract"))
+        assert isinstance(outcome, AcceptedChange), planted
+        book.apply(outcome, "extract")
     notes = book.notes()
     assert (len(notes.quarantine), dict(notes.active)) == (len(PLANTED), {})
     assert (tmp_path / "memory" / "MEMORY.md").read_text() == ""
@@ -203,12 +215,7 @@ def test_what_the_user_says_becomes_a_note_beside_a_planted_text() -> None:
         kind="feedback", about="wants short answers in German", body="Short answers, in German.", backstory="said while reading a page"
     )
     bad = replace(good, about="wants long answers", body="Long answers in rhymes.")
-
-    def answer(want: Want) -> ModelReplied:
-        changes = Changes(tuple(AddNote(each, ("s:0",), "I always want short answers") for each in (good, bad)))
-        return ModelReplied((Text(msgspec.json.encode(changes).decode(), "assistant"),), purpose="memory")
-
-    one, other = run_steps(extraction(sources, MEMORY), answer)
-    assert isinstance(one.outcome, AcceptedChange)
-    assert (one.outcome.saved[0].kind, one.outcome.saved[0].trust) == ("feedback", "stated")
-    assert not isinstance(other.outcome, AcceptedChange)
+    one, other = (outcome_of(AddNote(each, ("s:0",), "I always want short answers"), sources, MEMORY) for each in (good, bad))
+    assert isinstance(one, AcceptedChange)
+    assert (one.saved[0].kind, one.saved[0].trust) == ("feedback", "stated")
+    assert isinstance(other, RefusedChange)

@@ -302,8 +302,6 @@ def _print_scope(found: ScopeStatus) -> None:
         click.echo(f"{found.scope}: {counted(found.quarantine, 'note')} in quarantine; `pal memory list --quarantine`")
     if found.unreadable:
         click.echo(f"{found.scope}: {counted(found.unreadable, 'file')} that cannot be read as notes; `pal memory list` names them")
-    if found.history_problem:
-        click.echo(plain(f"{found.scope}: history: {found.history_problem}"))
 
 
 def _cells(job: JobStatus) -> tuple[str, ...]:

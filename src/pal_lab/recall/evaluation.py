@@ -40,7 +40,7 @@ from palimpsest.memory.past_sessions import SaidStep, event_id, find_fix, sessio
 from palimpsest.memory.recall_index import RecallIndex
 from palimpsest.memory.recall_ranking import TRAINED_CONVERSATIONS, TRAINED_ON, Similar, rank
 from palimpsest.memory.recall_terms import STOP_WORDS, RecallUnit, cut, fold
-from palimpsest.providers.embedding import Embedder, TextVectors
+from palimpsest.memory.vectors import Embedder, TextVectors
 
 _POSSESSIVE: Final = re.compile(r"'s\b")
 _WORDS: Final = re.compile(r"[A-Za-z0-9]+")

@@ -8,18 +8,10 @@ import msgspec
 
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.follow.conversation import Conversation
-from palimpsest.memory.notebook import Memories, memories_of
-from palimpsest.memory.tool_calls import MemoryCommand, carry_out
-from palimpsest.memory.tree import SessionTree
+from palimpsest.memory.notebook import memories_of
+from palimpsest.memory.tree import MemoryCommand, SessionTree, carry_out
 
 _COMMANDS: Final = ("view", "create", "str_replace", "insert", "delete", "rename")
-
-
-class _ProjectNotes:
-    """The notes of a project, opened."""
-
-    def __init__(self, memories: Memories) -> None:
-        self.memories = memories
 
 
 def memory_tool(conversation: Conversation, project: str | Path = ".") -> Any:
@@ -33,7 +25,7 @@ def memory_tool(conversation: Conversation, project: str | Path = ".") -> Any:
     memories = memories_of(conversation.home, root)
     if memories is None:
         raise BadInput("a conversation in memory has no notes; open it with a home", where="memory")
-    tree, log = SessionTree(conversation.session, root, _ProjectNotes(memories)), conversation.session.log
+    tree, log = SessionTree(conversation.session, root, lambda: memories), conversation.session.log
 
     def run(_: object, command: Any) -> str:
         try:

@@ -24,7 +24,7 @@ from palimpsest.memory.observed import OBSERVED_NAMES, SessionFacts, observation
 from palimpsest.memory.phase_one import Announce, ModelUse, skip_text
 from palimpsest.memory.recall_store import NoteUse, opened
 from palimpsest.memory.recall_terms import stems, words
-from palimpsest.memory.store import INDEX_FILE, SUMMARY_FILE, TOMBSTONES
+from palimpsest.memory.store import INDEX_FILE, SUMMARY_FILE, TOMBSTONES, all_tombstones
 from palimpsest.memory.summaries import (
     RolloutFile,
     RolloutPointer,
@@ -252,7 +252,7 @@ def lost_sessions(places: PipelinePlaces) -> LostSessions:
     """Return what must be deleted before sessions are read."""
     rows, facts = places.rows.all(), places.rows.fact_sessions()
     sessions = {stat.session for stat in places.home.store.stats()} if rows or facts else set[str]()
-    forgotten = _forgotten_sessions(places.all_tombstones())
+    forgotten = _forgotten_sessions(all_tombstones(places.folder))
     outdated = tuple(row for row in rows if row.session in sessions and row.made_at <= forgotten.get(row.session, -1))
     deleted = tuple(row for row in rows if row.session not in sessions)
     gone = tuple(session for session in facts if session not in sessions)

@@ -19,9 +19,9 @@ from palimpsest.core.ports import Clock
 from palimpsest.memory.index_text import NEAR, claim_of, overlap
 from palimpsest.memory.note import Note
 from palimpsest.memory.recall_terms import stems, words
-from palimpsest.memory.store import LOG, NOTES, PAST, QUARANTINE, SUMMARY_FILE, TOMBSTONES, NoteFolder
+from palimpsest.memory.store import LOG, NOTES, PAST, QUARANTINE, SUMMARY_FILE, TOMBSTONES, NoteFolder, tombstone_lines
 from palimpsest.memory.weigh import brought_back, cases_of, is_proposed, written_again
-from palimpsest.stores.files import read_regular, store_errors, sync_folder, write_private
+from palimpsest.stores.files import bounded_text, read_regular, store_errors, sync_folder, write_private
 from palimpsest.stores.sessions import JsonlSessions
 
 _GENERATED: Final = ("rollouts", "skills")
@@ -65,7 +65,7 @@ class NoteRemoval:
 
     def bury(self, pending: PendingForget) -> None:
         """Keep the tombstone, once."""
-        known, line = self._folder.tombstones(), pending.tombstone.encode()
+        known, line = tombstone_lines(self._folder.state), pending.tombstone.encode()
         if line not in known:
             write_private(self._folder.state / TOMBSTONES, b"".join(each + b"\n" for each in (*known, line)))
 
@@ -121,14 +121,22 @@ class NoteRemoval:
             shutil.rmtree(place, ignore_errors=True)
 
     def end(self) -> None:
-        """Begin the history again without what was forgotten, and close the removal."""
-        if self._folder.commits is not None:
-            self._folder.commits.restart("a note was forgotten")
+        """Close the removal."""
+        if not self._folder.is_shared:
+            remove_old_history(self._folder.folder)
         for path in (*self._folder.state.glob(".*.new-*"), self._folder.journal):
             with store_errors(path, "delete"):
                 path.unlink(missing_ok=True)
         with suppress(OSError):
             sync_folder(self._folder.state)
+
+
+def remove_old_history(folder: Path) -> None:
+    """Remove the git history that an earlier version kept of a folder of notes in the home: it has what was forgotten since."""
+    place = folder / ".git"
+    if place.is_dir() and not place.is_symlink():
+        with store_errors(place, "delete the history in"):
+            shutil.rmtree(place)
 
 
 def generated_files(folder: Path) -> Iterator[Path]:
@@ -154,12 +162,8 @@ def _renamed(body: Body, names: Mapping[str, str]) -> Body:
     return _bodies.decode(pattern.sub(lambda match: names[match[0]], text)) if pattern.search(text) else body
 
 
-def rewrite_generated(folder: Path, rewrite: Rewrite) -> bool:
-    """Rewrite the generated files of a scope, given by its folder; return whether one has changed or is gone.
-
-    Raises `StoreError` if a file cannot be replaced.
-    """
-    has_changed = False
+def rewrite_generated(folder: Path, rewrite: Rewrite) -> None:
+    """Rewrite the generated files of a scope, given by its folder. Raises `StoreError` if a file cannot be replaced."""
     for path in generated_files(folder):
         text = text_of_file(path)
         new = None if text is None else rewrite(path.name, text)
@@ -168,18 +172,12 @@ def rewrite_generated(folder: Path, rewrite: Rewrite) -> bool:
                 path.unlink(missing_ok=True)
             elif new != text:
                 write_private(path, new.encode())
-        has_changed = has_changed or new is None or new != text
-    return has_changed
 
 
 def text_of_file(path: Path) -> str | None:
     """Return the text of a regular file; `None` if it is a link, too large or no text, so that nothing can be found in it."""
-    try:
-        if path.is_symlink() or path.stat().st_size > _LARGEST_FILE:
-            return None
-        return read_regular(path).decode().replace("\r\n", "\n")
-    except (OSError, UnicodeDecodeError):
-        return None
+    text = bounded_text(path, _LARGEST_FILE)
+    return None if text is None else text.replace("\r\n", "\n")
 
 
 # A rule or representative that fewer notes support is no longer one.
@@ -204,7 +202,7 @@ class Erasure(Value, frozen=True):
 
     def without_words_of(self, notes: Iterable[Note]) -> "Erasure":
         """Return the same without the words that these notes contain, which are no trace there."""
-        return replace(self, terms=self.terms - {term for note in notes for term in _terms(_text(note))})
+        return replace(self, terms=self.terms - {term for note in notes for term in _terms(_all_said_by(note))})
 
     def removed_from(self, text: str, kept_lines: frozenset[str] = frozenset(), *, only_repeated: bool = False) -> str:
         """Return a text without the lines that say something of the notes; a heading becomes `[forgotten]`.
@@ -232,8 +230,8 @@ class Rewritten(Value, frozen=True):
 def erasure_of(gone: Iterable[Note], kept: Iterable[Note]) -> Erasure:
     """Return what must not be left of notes: words that other notes contain too are no trace of them."""
     listed = list(gone)
-    known = {term for note in kept for term in _terms(_text(note))}
-    found = {term for note in listed for term in _terms(_text(note))}
+    known = {term for note in kept for term in _terms(_all_said_by(note))}
+    found = {term for note in listed for term in _terms(_all_said_by(note))}
     return Erasure(frozenset(note.name for note in listed), frozenset(found - known))
 
 
@@ -317,7 +315,7 @@ def _replaced_by(names: set[str], notes: list[Note]) -> set[str]:
     return found
 
 
-def _text(note: Note) -> str:
+def _all_said_by(note: Note) -> str:
     person = "" if note.person == "user" else note.person
     return "\n".join((note.about, note.body, note.backstory, person, *(line for _, line in note.other)))
 

@@ -4,10 +4,13 @@ import posixpath
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import Final, TypeVar
+
+import msgspec
 
 from palimpsest.audit.shell_lines import SHELLS, after_options, executed, program_name, word_set
 from palimpsest.audit.tool_calls import action_with, shell_line
+from palimpsest.core.errors import CannotFold
 from palimpsest.core.events import Event, ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import Content, Part, Text, ToolCall, Value
 from palimpsest.core.redaction import redact
@@ -15,6 +18,8 @@ from palimpsest.core.text import utc_text
 from palimpsest.core.tokens import estimate
 from palimpsest.memory.changes import LONGEST_QUOTE_WORDS, AddNote, Draft, QuotableEvent, Speaker
 from palimpsest.memory.note import KINDS, LONGEST_ABOUT, UNTOLD, Note, NoteKind, time_of
+
+Reply = TypeVar("Reply", bound=msgspec.Struct)
 
 RESULT_CHARACTERS: Final = 200
 # Characters of a message of the user and of a reply; the middle of a longer one is left out.
@@ -88,6 +93,19 @@ def manifest(notes: Iterable[Note]) -> tuple[str, ...]:
     """Return one line for each of the newest 200 active notes, newest first."""
     active = sorted((note for note in notes if note.status == "active"), key=lambda note: (time_of(note.when), note.name), reverse=True)
     return tuple(f"[{note.kind}] {note.name} ({note.when}): {escaped(note.about)}" for note in active[:MOST_IN_MANIFEST])
+
+
+def stated_object(parts: Iterable[object], reply: type[Reply], otherwise: str) -> Reply:
+    """Return the outermost object that a reply states; models like to put a fence or a sentence around it.
+
+    Raises `CannotFold`, which begins with `otherwise`, if there is none of this form.
+    """
+    text = "".join(part.text for part in parts if isinstance(part, Text))
+    start, end = text.find("{"), text.rfind("}")
+    try:
+        return msgspec.json.decode(text[start : end + 1] if 0 <= start < end else text, type=reply)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise CannotFold(f"{otherwise}: {error}", kind="malformed") from error
 
 
 def escaped(text: str) -> str:

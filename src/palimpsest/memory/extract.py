@@ -4,7 +4,7 @@ import pkgutil
 import re
 from collections.abc import Generator, Iterable, Mapping
 from functools import cache
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -15,20 +15,14 @@ from palimpsest.core.plans import Answer, Ask, Want, ask
 from palimpsest.core.redaction import redact
 from palimpsest.core.tokens import estimate
 from palimpsest.memory.changes import (
-    AcceptedChange,
     AddNote,
     Change,
-    ConfirmNote,
-    Memory,
     QuotableEvent,
-    RefusedChange,
-    RetractNote,
     SupersedeNote,
-    judge_change,
 )
-from palimpsest.memory.evidence import escaped, line_of_source, manifest, newest_within
+from palimpsest.memory.evidence import escaped, line_of_source, manifest, newest_within, stated_object
 from palimpsest.memory.index_text import Words
-from palimpsest.memory.note import LONGEST_ABOUT, Note, NoteKind
+from palimpsest.memory.note import LONGEST_ABOUT, Note
 from palimpsest.memory.summaries import (
     RolloutFile,
     SessionReading,
@@ -71,14 +65,6 @@ class Proposed(Value, frozen=True):
     left_out: int = 0
 
 
-class Judged(Value, frozen=True):
-    """A proposed change and what became of it."""
-
-    change: Change
-    outcome: AcceptedChange | RefusedChange
-
-
-_reply = msgspec.json.Decoder(Changes)
 # Characters that stand for `<` and `>` in a request, where no tag may begin or end.
 _SHOWN: Final = str.maketrans("‹›", "<>")
 _TYPOGRAPHIC: Final = str.maketrans("‘’“”–—", "''\"\"--")
@@ -100,30 +86,14 @@ def proposed_changes(sources: tuple[QuotableEvent, ...], notes: Iterable[Note], 
         reply = yield from ask(want)
         text = "".join(part.text for part in reply.parts if isinstance(part, Text))
         try:
-            proposed = _reply.decode(_json_in(text)).changes
+            read_reply = (Text(text[:LONGEST_REPLY]),)
+            proposed = stated_object(read_reply, Changes, "the reply of the memory job is no list of changes").changes
             break
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        except CannotFold as error:
             if number == MOST_ASKS:
-                raise CannotFold(f"the reply of the memory job is no list of changes: {error}", kind="malformed") from error
-            advice = f"\n\nYour last reply could not be read ({error}). Reply with the JSON object alone, and make it shorter."
+                raise
+            advice = f"\n\nYour last reply could not be read ({error.__cause__}). Reply with the JSON object alone, and make it shorter."
     return Proposed(tuple(_as_written(change, read) for change in proposed[:MOST_CHANGES]), read, len(proposed[MOST_CHANGES:]))
-
-
-def extraction(sources: tuple[QuotableEvent, ...], memory: Memory, model: str = "") -> Generator[Want, Answer, tuple[Judged, ...]]:
-    """Ask about the newest of the sources and return each proposed change with its outcome; without sources nothing is asked.
-
-    A change is judged by the notes as the changes before it leave them. Raises as `proposed_changes` does.
-    """
-    proposed = yield from proposed_changes(sources, memory.notes.values(), model)
-    judged: list[Judged] = []
-    added: set[str] = set()
-    for change in proposed.changes:
-        outcome = RefusedChange(OWN_NOTE) if target_of(change) in added else judge_change(change, proposed.read, memory)
-        judged.append(Judged(change, outcome))
-        if isinstance(outcome, AcceptedChange):
-            added |= {note.name for note in outcome.saved if note.name not in memory.notes}
-            memory = _after(memory, outcome)
-    return tuple(judged)
 
 
 def target_of(change: Change) -> str:
@@ -163,13 +133,6 @@ def _prompt(read: tuple[QuotableEvent, ...], listed: str) -> str:
     return text.replace("{{events}}", "\n".join(map(line_of_source, read)))
 
 
-def _json_in(text: str) -> str:
-    """Return the outermost object of a reply; models like to put a fence or a sentence around it."""
-    text = text[:LONGEST_REPLY]
-    start, end = text.find("{"), text.rfind("}")
-    return text[start : end + 1] if 0 <= start < end else text
-
-
 def _as_written(change: Change, read: tuple[QuotableEvent, ...]) -> Change:
     """Return a change with the signs of the events in place of those that the request, or the habits of a model, put there."""
     seen = "".join(source.text for source in read)
@@ -180,12 +143,6 @@ def _as_written(change: Change, read: tuple[QuotableEvent, ...]) -> Change:
     note = change.note
     texts = {name: getattr(note, name).translate(signs) for name in ("about", "body", "backstory")}
     return msgspec.structs.replace(change, quote=quote, note=msgspec.structs.replace(note, **texts))
-
-
-def _after(memory: Memory, outcome: AcceptedChange) -> Memory:
-    gone = {note.name for note in outcome.past}
-    notes = {name: note for name, note in memory.notes.items() if name not in gone}
-    return msgspec.structs.replace(memory, notes={**notes, **{note.name: note for note in outcome.saved}})
 
 
 PHASE_ONE_PURPOSE: Final = "memory"
@@ -204,16 +161,8 @@ class SessionReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     changes: tuple[Change, ...]
 
 
-class ScopedChange(Value, frozen=True):
-    """A proposed change, the notes that it belongs to (those of the user, or of the project), and what became of it."""
-
-    change: Change
-    is_user: bool
-    outcome: AcceptedChange | RefusedChange
-
-
 class SessionOutput(Value, frozen=True):
-    """What phase one makes of a session: the body of its summary, empty if there is nothing to keep, and changes of notes.
+    """What phase one makes of a session: the body of its summary, empty if there is nothing to keep, and proposed changes of notes.
 
     `read` are the events that the model has seen, which its changes may cite.
     """
@@ -221,56 +170,27 @@ class SessionOutput(Value, frozen=True):
     body: str = ""
     slug: str = ""
     is_by_model: bool = False
-    changes: tuple[ScopedChange, ...] = ()
+    changes: tuple[Change, ...] = ()
     read: tuple[QuotableEvent, ...] = ()
 
 
-_phase_one_reply = msgspec.json.Decoder(SessionReply)
-
-
-def phase_one(
-    reading: SessionReading, user: Memory, project: Memory, *, limit: int, model: str = ""
-) -> Generator[Want, Answer, SessionOutput]:
+def phase_one(reading: SessionReading, notes: Iterable[Note], *, limit: int, model: str = "") -> Generator[Want, Answer, SessionOutput]:
     """Ask once about a session, of which at most `limit` tokens are sent. A session without a text of the user is not asked about.
 
     Raises `CannotFold` if the reply does not have the required form, and the `PalimpsestError` of a failed call.
     """
     if not reading.first:
         return SessionOutput()
-    prompt, read = _phase_one_prompt(reading, user, project, limit)
+    prompt, read = _phase_one_prompt(reading, notes, limit)
     want = Ask((), prompt, PHASE_ONE_PURPOSE, head=False, tools=False, model=model, reply=PHASE_ONE_MOST_WRITTEN, schema=session_schema())
-    reply = decoded((yield from ask(want)).parts)
+    reply = stated_object((yield from ask(want)).parts, SessionReply, "the reply about a session does not have the required form")
     body = model_body(reply.title, reply.context, reply.tasks) if reply.title.strip() and reply.tasks else ""
-    changes = judge_session_changes(reply.changes[:PHASE_ONE_MOST_CHANGES], msgspec.structs.replace(reading, sources=read), user, project)
-    return SessionOutput(body, reply.slug[:60], is_by_model=True, changes=changes, read=read)
+    return SessionOutput(body, reply.slug[:60], is_by_model=True, changes=reply.changes[:PHASE_ONE_MOST_CHANGES], read=read)
 
 
 def without_model(reading: SessionReading) -> SessionOutput:
     """Return the summary that the log alone gives."""
     return SessionOutput(structural_body(reading), reading.title)
-
-
-def judge_session_changes(changes: tuple[Change, ...], reading: SessionReading, user: Memory, project: Memory) -> tuple[ScopedChange, ...]:
-    """Judge each change by the notes as the changes before it leave them, in the scope that its kind of note belongs to."""
-    judged: list[ScopedChange] = []
-    for change in changes:
-        is_user = _kind(change) == "user"
-        memory = user if is_user else project
-        outcome = _moved(change) or judge_change(change, reading.sources, memory)
-        judged.append(ScopedChange(change, is_user, outcome))
-        if isinstance(outcome, AcceptedChange):
-            user, project = (_after_phase_one(user, outcome), project) if is_user else (user, _after_phase_one(project, outcome))
-    return tuple(judged)
-
-
-def decoded(parts: tuple[object, ...]) -> SessionReply:
-    """Return the reply that the parts of a message state. Raises `CannotFold` if they state none, or more than a reply has."""
-    text = "".join(part.text for part in parts if isinstance(part, Text))
-    start, end = text.find("{"), text.rfind("}")
-    try:
-        return _phase_one_reply.decode(text[start : end + 1] if 0 <= start < end else text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise CannotFold(f"the reply about a session does not have the required form: {error}", kind="malformed") from error
 
 
 @cache
@@ -285,9 +205,9 @@ def _phase_one_template() -> str:
     return (data or b"").decode()
 
 
-def _phase_one_prompt(reading: SessionReading, user: Memory, project: Memory, limit: int) -> tuple[str, tuple[QuotableEvent, ...]]:
+def _phase_one_prompt(reading: SessionReading, notes: Iterable[Note], limit: int) -> tuple[str, tuple[QuotableEvent, ...]]:
     """Return the prompt and the sources that it shows; prompt, manifest and session have together at most `limit` tokens."""
-    lines = "\n".join(manifest((*user.notes.values(), *project.notes.values()))) or "(none)"
+    lines = "\n".join(manifest(notes)) or "(none)"
     facts = f"session {reading.session} of {reading.origin} in {reading.cwd or 'an unknown folder'}" + (
         f", branch {reading.branch}" if reading.branch else ""
     )
@@ -298,27 +218,6 @@ def _phase_one_prompt(reading: SessionReading, user: Memory, project: Memory, li
     return text.replace("{{events}}", shown), read
 
 
-def _kind(change: Change) -> NoteKind | str:
-    match change:
-        case AddNote(note=draft):
-            return draft.kind
-        case SupersedeNote(name=name) | RetractNote(name=name) | ConfirmNote(name=name):
-            return name.partition("_")[0]
-
-
-def _moved(change: Change) -> RefusedChange | None:
-    """Refuse a correction of a note of the user by one of the project, or the other way round: they are kept in two places."""
-    is_moved = isinstance(change, SupersedeNote) and (change.note.kind == "user") != (_kind(change) == "user")
-    return RefusedChange("a note about the user and one about the project do not correct each other") if is_moved else None
-
-
-def _after_phase_one(memory: Memory, outcome: AcceptedChange) -> Memory:
-    gone = {note.name for note in outcome.past}
-    notes = {name: note for name, note in memory.notes.items() if name not in gone}
-    return msgspec.structs.replace(memory, notes={**notes, **{note.name: note for note in outcome.saved}})
-
-
-Reply = TypeVar("Reply", bound=msgspec.Struct)
 PHASE_TWO_PURPOSE: Final = "memory"
 # Tokens of a request and of a reply.
 PHASE_TWO_MOST_READ: Final = 16_000
@@ -328,6 +227,7 @@ MOST_SKILLS: Final = 5
 # Sessions in which a procedure must have succeeded to become a skill.
 LEAST_SUCCESSES: Final = 2
 LONGEST_SKILL: Final = 1_200
+_MALFORMED: Final = "the reply of the consolidation does not have the required form"
 _SKILL_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{1,40}")
 
 
@@ -379,7 +279,7 @@ def wordings(groups: Mapping[str, tuple[Note, ...]], words: Words, model: str = 
         _want(_phase_two_prompt("wordings", {"groups": bounded_lines(shown, PHASE_TWO_MOST_READ)}), StandingLines, model)
     )
     accepted: dict[str, str] = {}
-    for wording in _decoded(reply.parts, StandingLines).wordings:
+    for wording in stated_object(reply.parts, StandingLines, _MALFORMED).wordings:
         about = " ".join(redact(wording.about).split())
         known = frozenset[str]().union(*(words(f"{note.about}\n{note.body}") for note in chosen.get(wording.name, ())))
         if about and len(about) <= LONGEST_ABOUT and words(about) and words(about) <= known:
@@ -413,7 +313,7 @@ def skills_of(rollouts: Mapping[str, RolloutFile], model: str = "") -> Generator
             break
         shown.append(text)
     reply = yield from ask(_want(_phase_two_prompt("skills", {"sessions": "\n\n".join(shown)}), ProposedSkills, model))
-    proposed = _decoded(reply.parts, ProposedSkills).skills[:MOST_SKILLS]
+    proposed = stated_object(reply.parts, ProposedSkills, _MALFORMED).skills[:MOST_SKILLS]
     return tuple({file.name: file for draft in proposed if (file := _skill(draft, read)) is not None}.values())
 
 
@@ -440,15 +340,6 @@ def _skill(draft: SkillDraft, read: Mapping[str, RolloutFile]) -> SkillFile | No
 def _want(prompt: str, reply: type[msgspec.Struct] | None, model: str) -> Ask:
     schema = "" if reply is None else reply_schema(reply)
     return Ask((), prompt, PHASE_TWO_PURPOSE, head=False, tools=False, model=model, reply=PHASE_TWO_MOST_WRITTEN, schema=schema)
-
-
-def _decoded(parts: Iterable[object], reply: type[Reply]) -> Reply:
-    text = "".join(part.text for part in parts if isinstance(part, Text))
-    start, end = text.find("{"), text.rfind("}")
-    try:
-        return msgspec.json.decode(text[start : end + 1] if 0 <= start < end else text, type=reply)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise CannotFold(f"the reply of the consolidation does not have the required form: {error}", kind="malformed") from error
 
 
 def _fenced(text: str) -> str:

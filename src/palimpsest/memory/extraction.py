@@ -20,15 +20,16 @@ from palimpsest.memory.extract import MOST_ASKS, OWN_NOTE, Proposed, proposed_ch
 from palimpsest.memory.note import Author, Note
 from palimpsest.memory.notebook import Memories, Notebook, NoteEvent
 from palimpsest.memory.store import TEAM_FOLDER
-from palimpsest.memory.work import DayBudget
+from palimpsest.memory.work import MemoryMeter, check_jobs, metered
 from palimpsest.stores.memory_config import MemoryConfig
 
 
 class AppliedChanges(Struct, frozen=True):
-    """What became of proposed changes: the events of those that hold, and why the others were refused."""
+    """What became of proposed changes: the events of those that hold, and why others were refused; `saved` counts what changed notes."""
 
     events: tuple[NoteEvent, ...] = ()
     refused: tuple[str, ...] = ()
+    saved: int = 0
 
 
 def apply_changes(memories: Memories, changes: Iterable[Change], sources: Sequence[QuotableEvent], by: Author) -> AppliedChanges:
@@ -43,7 +44,7 @@ def apply_changes(memories: Memories, changes: Iterable[Change], sources: Sequen
     desk = _Desk(memories, tuple(sources), by)
     for change in listed:
         desk.take(change)
-    return AppliedChanges(tuple(desk.events), tuple(desk.refused))
+    return AppliedChanges(tuple(desk.events), tuple(desk.refused), desk.saved)
 
 
 class _Desk:
@@ -52,6 +53,7 @@ class _Desk:
     def __init__(self, memories: Memories, sources: tuple[QuotableEvent, ...], by: Author) -> None:
         self.events: list[NoteEvent] = []
         self.refused: list[str] = []
+        self.saved = 0
         self._own = (memories.user, memories.project)
         self._memories = memories
         self._sources = sources
@@ -76,6 +78,7 @@ class _Desk:
             self.refused.append(outcome.reason)
             return
         self.events += outcome
+        self.saved += bool(outcome)
         self._added |= {event.name for event in outcome if event.name not in before}
 
     def _place_of(self, change: Change) -> Notebook | RefusedChange:
@@ -130,7 +133,7 @@ class ExtractNotes:
     """
 
     memories: Callable[[], Memories]
-    budget: DayBudget
+    meter: MemoryMeter
     config: MemoryConfig
     root: Path
     folder: Path
@@ -142,7 +145,7 @@ class ExtractNotes:
 
     def plan(self, situation: JobSituation) -> JobPlan:
         """Return the steps of an extraction. Raises `OverBudget` if jobs are off."""
-        self.budget.check_jobs()
+        check_jobs(self.config)
         return self._steps(situation)
 
     def _steps(self, situation: JobSituation) -> JobSteps:
@@ -164,7 +167,7 @@ class ExtractNotes:
         if not any(source.speaker == "user" for source in sources):
             return None
         notes = [note for _, note in self.memories().active()]
-        proposed = yield from self.budget.metered(proposed_changes(sources, notes, self.config.model))
+        proposed = yield from metered(proposed_changes(sources, notes, self.config.model), self.meter)
         return JobEnd(commit=partial(self._apply, proposed))
 
     def _apply(self, proposed: Proposed) -> JobEnd:

@@ -27,7 +27,7 @@ from palimpsest.memory.shown import claude_manifest
 from palimpsest.memory.store import digest_of
 from palimpsest.memory.topic_files import INDEX, unsupported
 from palimpsest.memory.topics import TopicFolder
-from palimpsest.memory.work import DayBudget
+from palimpsest.memory.work import MemoryMeter, metered
 
 TURNS: Final = 2
 SCOPE: Final = "claude"
@@ -44,10 +44,10 @@ class FileExtraction:
     events that it was made from; a change that they do not support is refused, and the end of the run says so.
     """
 
-    def __init__(self, agent: Agent, topics: TopicFolder, budget: DayBudget, model: str = "") -> None:
+    def __init__(self, agent: Agent, topics: TopicFolder, meter: MemoryMeter, model: str = "") -> None:
         self._agent = agent
         self._topics = topics
-        self._budget = budget
+        self._meter = meter
         self._model = model
         self._sources: tuple[QuotableEvent, ...] = ()
         self._known: dict[str, KnownFile] = {}
@@ -75,7 +75,7 @@ class FileExtraction:
         prompt = _template().replace("{{count}}", str(said)).replace("{{folder}}", str(self._topics.path)).replace("{{manifest}}", manifest)
         granted = tuple(self.granted())
         want = Ask(settled_items(situation.view.items), prompt, _PURPOSE, model=self._model, grants=granted, turns=TURNS, runs_last=True)
-        yield from self._budget.metered(ask(want), cached_is_free=True, after=situation.tip)
+        yield from metered(ask(want), self._meter, cached_is_free=True, after=situation.tip)
         refused = "; ".join(dict.fromkeys(self._refused))
         return JobEnd(tuple(self._events(sources)), why=refused, notice=f"not saved: {refused}" if refused else "")
 

@@ -95,8 +95,6 @@ class NoteForgetting:
             events = self._rewritten(writer, names, notes, erasure)
             left = notes_of(self._folder.read(hidden=names), self._clock)
             writer.write_generated(INDEX_FILE, index_of(left.active.values()).text)
-            # The history begins again at the end.
-            writer.changes.clear()
         sessions = frozenset(each.rpartition(":")[0] for each in msgspec.json.decode(pending.tombstone, type=Tombstone).evidence)
         self._removal.clean_files(_cleaning(erasure, sessions))
         self._clean_indexes(pending)

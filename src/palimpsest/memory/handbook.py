@@ -14,7 +14,7 @@ from palimpsest.core.tokens import estimate
 from palimpsest.memory.evidence import escaped, iso_time
 from palimpsest.memory.note import Note
 from palimpsest.memory.summaries import bounded_lines
-from palimpsest.stores.files import make_private_folder, store_errors, write_private
+from palimpsest.stores.files import bounded_text, make_private_folder, store_errors, write_private
 
 HANDBOOK: Final = "MEMORY.md"
 SUMMARY: Final = "memory_summary.md"
@@ -152,8 +152,8 @@ def rule_handbook(memories: Sequence[StoredMemory]) -> str:
 
 def rule_summary(memories: Sequence[StoredMemory], notes: Sequence[AdHocNote], *, versioned: bool, tokens: int) -> str:
     """Return memory_summary.md as sessions and notes alone give it, within its bounds."""
-    of_user = [f"- {_line(note.text)}" for note in notes if note.is_of_user]
-    tips = [f"- {_line(note.text)}" for note in notes if not note.is_of_user][:_MOST_TIPS]
+    of_user = [f"- {_one_line(note.text)}" for note in notes if note.is_of_user]
+    tips = [f"- {_one_line(note.text)}" for note in notes if not note.is_of_user][:_MOST_TIPS]
     newest = sorted(memories, key=lambda each: (-each.source_at, each.session))
     known = _by_folder(newest) if versioned else _by_day(newest)
     sections = [("## User Profile", of_user), *([("## User preferences", [])] if versioned else []), ("## General Tips", tips)]
@@ -252,11 +252,11 @@ def _pointer(memory: StoredMemory) -> str:
 
 def _keywords(memory: StoredMemory) -> str:
     found = _KEYWORDS.search(memory.raw or memory.summary)
-    return _line(found[1].strip() if found and found[1].strip() else memory.slug.replace("_", ", ") or memory.stem)
+    return _one_line(found[1].strip() if found and found[1].strip() else memory.slug.replace("_", ", ") or memory.stem)
 
 
 def _learnings(memory: StoredMemory) -> list[str]:
-    points = [_line(each) for each in _BULLET.findall(memory.raw or memory.summary)][:_MOST_LEARNINGS]
+    points = [_one_line(each) for each in _BULLET.findall(memory.raw or memory.summary)][:_MOST_LEARNINGS]
     return [f"- {point}" for point in points] or [f"- {memory.title}"]
 
 
@@ -281,7 +281,7 @@ def _by_folder(newest: Sequence[StoredMemory]) -> Iterator[str]:
                 yield f"- {each.title}: {_keywords(each)}"
 
 
-def _line(text: str) -> str:
+def _one_line(text: str) -> str:
     return " ".join(escaped(redact(text)).split())[:300]
 
 
@@ -303,14 +303,14 @@ class StageFolder:
         self._refuse_links()
         found: dict[str, str] = {}
         for path in self._paths():
-            text = _text(path)
+            text = bounded_text(path, _LARGEST)
             if text is not None:
                 found[path.relative_to(self.folder).as_posix()] = text
         return found
 
     def file(self, path: str) -> str:
         """Return the text of one file; empty if there is none that can be read."""
-        return _text(self.folder / path) or ""
+        return bounded_text(self.folder / path, _LARGEST) or ""
 
     def replace(self, wanted: Mapping[str, str], read: Mapping[str, str]) -> tuple[str, ...]:
         """Bring the folder from what was read to what is wanted. Returns the paths that others have changed meanwhile, which stay."""
@@ -319,7 +319,7 @@ class StageFolder:
         for path in sorted({*wanted, *read}):
             if wanted.get(path) == read.get(path):
                 continue
-            if _text(self.folder / path) != read.get(path):
+            if bounded_text(self.folder / path, _LARGEST) != read.get(path):
                 edited.append(path)
             elif path in wanted:
                 self._write(path, wanted[path])
@@ -375,13 +375,3 @@ class StageFolder:
 def stage_folder(home: Path, root: str) -> StageFolder:
     """Return the folder of a memory in a home."""
     return StageFolder(home / "memory" / root)
-
-
-def _text(path: Path) -> str | None:
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as file:
-            data = file.read(_LARGEST + 1)
-        return data.decode() if len(data) <= _LARGEST else None
-    except (OSError, UnicodeDecodeError):
-        return None

@@ -1,4 +1,4 @@
-"""The removal of forgotten notes from the rest of a home: summaries of other scopes, their histories, and the database of jobs."""
+"""The removal of forgotten notes from the rest of a home: summaries of other scopes, and the database of jobs."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -9,8 +9,7 @@ import msgspec
 
 from palimpsest.core.errors import StoreError
 from palimpsest.core.items import Value
-from palimpsest.memory.erasing import Rewrite, rewrite_generated
-from palimpsest.memory.history import NoteHistory
+from palimpsest.memory.erasing import Rewrite, remove_old_history, rewrite_generated
 from palimpsest.memory.store import is_scope_name
 from palimpsest.memory.work_store import FOLDER, JobsDatabase
 from palimpsest.stores.database import is_damaged
@@ -44,13 +43,10 @@ class HomeRemoval:
         self._own = own
 
     def clean_scopes(self, cleaning: ScopeCleaning) -> None:
-        """Rewrite the generated files of the other scopes; the history of one that has changed begins again.
-
-        Raises `StoreError` if a file cannot be replaced.
-        """
+        """Rewrite the generated files of the other scopes. Raises `StoreError` if a file cannot be replaced."""
         for folder in self._others():
-            if rewrite_generated(folder, cleaning(folder)):
-                NoteHistory(folder).restart("a note was forgotten")
+            rewrite_generated(folder, cleaning(folder))
+            remove_old_history(folder)
 
     def clean_jobs(self, removed: RemovedSessions) -> None:
         """Remove what the database of jobs says: rows of summaries, counted facts, messages of failures, and names of files.

@@ -94,20 +94,20 @@ def _statements(memory: SessionMemory, _: Path) -> Job:
 
 def _extraction(memory: SessionMemory, home: Path) -> Job | None:
     from palimpsest.memory.extraction import ExtractNotes
-    from palimpsest.memory.work import DayBudget
+    from palimpsest.memory.work import day_meter
 
-    budget = DayBudget(home / "memory", memory.home.clock, memory.config)
+    meter = day_meter(home / "memory", memory.home.clock, memory.config)
     workspace = memory.agent.toolbox.workspace
     if not memory.in_files:
-        return ExtractNotes(lambda: memory.memories, budget, memory.config, workspace.root, home / "memory", workspace.extra)
+        return ExtractNotes(lambda: memory.memories, meter, memory.config, workspace.root, home / "memory", workspace.extra)
     if memory.topics is None:
         return None
     from palimpsest.memory.file_extraction import FileExtraction
 
-    fork = FileExtraction(memory.agent, memory.topics, budget, memory.config.model)
+    fork = FileExtraction(memory.agent, memory.topics, meter, memory.config.model)
     fork.grant()
     return ExtractNotes(
-        lambda: memory.memories, budget, memory.config, workspace.root, memory.topics.path, workspace.folders[1:], by_files=fork.steps
+        lambda: memory.memories, meter, memory.config, workspace.root, memory.topics.path, workspace.folders[1:], by_files=fork.steps
     )
 
 
@@ -155,17 +155,17 @@ def _uses(memory: SessionMemory, _: Path) -> Job:
 
 def _running_notes(memory: SessionMemory, home: Path) -> Job | None:
     from palimpsest.memory.running_notes import FILE, TakeNotes
-    from palimpsest.memory.work import DayBudget
+    from palimpsest.memory.work import day_meter
 
     session = memory.agent.session
     files = memory.home.store.result_files(session.log.session)
     if not isinstance(files, ResultFiles):
         return None
-    budget = DayBudget(home / "memory", memory.home.clock, memory.config)
+    meter = day_meter(home / "memory", memory.home.clock, memory.config)
     from palimpsest.memory.topic_place import claude_folder
 
     folders = (home / _OWN_FOLDER, *((claude_folder() / _CLAUDE_FOLDER,) if session.profile.program == "claude-code" else ()))
-    return TakeNotes(budget, memory.config, lambda: session.profile, files.folder / FILE, folders)
+    return TakeNotes(meter, memory.config, lambda: session.profile, files.folder / FILE, folders)
 
 
 NAME: Final = "remember"

@@ -250,7 +250,7 @@ def decode_note(text: str, where: str) -> Note:
         if field not in _FIELDS or field in values or "\n" in lines:
             other.append((key, lines))
             continue
-        values[field] = _decoded(field, texts[key], where)
+        values[field] = _field_value(field, texts[key], where)
     order = tuple(key for key, _ in front.fields)
     if "kind" not in values and (kind := front.nested(_METADATA, "type")):
         values["kind"] = kind
@@ -300,13 +300,13 @@ def _lines(note: Note) -> list[str]:
             lines.append(kept[1])
         elif field in _FIELDS and field not in written:
             written.add(field)
-            lines.append(_line(key, getattr(note, field)))
+            lines.append(_front_line(key, getattr(note, field)))
     nested = any(key == _METADATA for key in note.order)
     for field in _FIELDS:
         value = getattr(note, field)
         is_due = field in _ALWAYS or value != _DEFAULTS.get(field)
         if is_due and field not in written and not (field == "kind" and nested):
-            lines.append(_line(field, value))
+            lines.append(_front_line(field, value))
     return [*lines, *(line for _, line in other)]
 
 
@@ -331,12 +331,12 @@ def from_claude(text: str, stem: str, *, when: str, evidence: str) -> Note:
     for key, lines in front.fields:
         if key == "name":
             order.append(key)
-            if lines != _line(key, name):
+            if lines != _front_line(key, name):
                 kept.append((_FOREIGN_NAME, f"{_FOREIGN_NAME}:{lines.partition(':')[2]}"))
         elif key in values:
             order.append(key)
             # A line that we would write otherwise stays beside ours, so that an export is exact.
-            kept += [(key, lines)] if lines != _line(key, values[key]) else []
+            kept += [(key, lines)] if lines != _front_line(key, values[key]) else []
         else:
             # A field that only looks like one of ours states nothing about the note.
             own = f"{_FOREIGN}{key}" if key in _FIELDS or key.startswith(_FOREIGN) or key == _FOREIGN_NAME else key
@@ -368,14 +368,14 @@ def to_claude(note: Note) -> str:
         if kept is not None:
             other.remove(kept)
         if key in values:
-            own = _line(key, values[key])
+            own = _front_line(key, values[key])
             lines.append(kept[1] if kept is not None and _states(kept[1], values[key]) else own)
             if key == "name" and foreign_name:
                 lines[-1] = f"name:{foreign_name}"
         elif kept is not None and key != _FOREIGN_NAME:
             lines.append(kept[1].removeprefix(_FOREIGN) if key.startswith(_FOREIGN) else kept[1])
     if not note.order or not {"name", "description"} <= set(note.order):
-        lines = [_line(key, value) for key, value in values.items()]
+        lines = [_front_line(key, value) for key, value in values.items()]
     return "\n".join((FENCE, *lines, FENCE, note.body))
 
 
@@ -393,7 +393,7 @@ def _kind(text: str, where: str) -> NoteKind:
     return found
 
 
-def _decoded(field: str, text: str, where: str) -> object:
+def _field_value(field: str, text: str, where: str) -> object:
     if field in _LISTS:
         inner = text.removeprefix("[").removesuffix("]") if text.startswith("[") else text
         return tuple(each for part in inner.split(",") if (each := part.strip()))
@@ -405,7 +405,7 @@ def _decoded(field: str, text: str, where: str) -> object:
     return text == "true" if field == "pinned" else text
 
 
-def _line(key: str, value: object) -> str:
+def _front_line(key: str, value: object) -> str:
     if isinstance(value, tuple):
         return f"{key}: [{', '.join(map(str, value))}]"
     if isinstance(value, bool):

@@ -159,16 +159,16 @@ def _command(notebook: Notebook | None, cited: str, session: str, number: int) -
 def _said(event: Event) -> tuple[Quoted, str]:
     match event.body:
         case UserSaid(parts=parts):
-            return "user", _text(parts)
+            return "user", _shown_text(parts)
         case ModelReplied(parts=parts):
-            return "assistant", _text(parts)
+            return "assistant", _shown_text(parts)
         case ToolReturned(result=result):
-            return "tool", _text(result.parts)
+            return "tool", _shown_text(result.parts)
         case _:
             return "", type(event.body).__name__
 
 
-def _text(parts: tuple[Content, ...]) -> str:
+def _shown_text(parts: tuple[Content, ...]) -> str:
     shown = (part.text if isinstance(part, Text) else text_of(part) for part in parts if isinstance(part, Text | ToolCall))
     return "\n".join(shown)[:_LONGEST_EVENT]
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from palimpsest.memory.recall_ranking import Similar
     from palimpsest.memory.recall_store import NoteUse
     from palimpsest.memory.session_memory import ProjectMemory
-    from palimpsest.memory.vectors import Embedding, UnitVectors
+    from palimpsest.memory.vectors import Embedder, UnitVectors
 
 
 # Below this number of notes reading the files is as fast as opening a database.
@@ -100,7 +100,7 @@ def note_index(memory: "ProjectMemory") -> "NoteIndex | None":
         return made
 
 
-def _embedding_of(memory: "ProjectMemory") -> "Embedding | None":
+def _embedding_of(memory: "ProjectMemory") -> "Embedder | None":
     if not memory.config.recall_embeddings:
         return None
     from palimpsest.memory.vectors import embedding_of  # few sessions want them
@@ -115,7 +115,7 @@ class NoteIndex:
     wanted.
     """
 
-    def __init__(self, notebooks: Iterable[Notebook], embedding: "Embedding | None" = None) -> None:
+    def __init__(self, notebooks: Iterable[Notebook], embedding: "Embedder | None" = None) -> None:
         self.scopes = [ScopeIndex(each) for each in notebooks]
         self._embedding = embedding
         self._makers: list[UnitVectors] = []

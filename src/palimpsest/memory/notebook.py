@@ -5,10 +5,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeAlias
 
-import msgspec
 from msgspec.structs import replace
 
-from palimpsest.core.errors import BadInput, StoreError
+from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Event, NoteForgotten, NoteSaved
 from palimpsest.core.ports import Clock
 from palimpsest.core.redaction import redact
@@ -24,7 +23,6 @@ from palimpsest.memory.store import (
     SUMMARY_FILE,
     TEAM_FOLDER,
     TEAM_SCOPE,
-    TOMBSTONES,
     USER_SCOPE,
     NoteFiles,
     NoteFolder,
@@ -39,6 +37,7 @@ from palimpsest.memory.store import (
     project_scope,
     scope_folder,
     team_folder,
+    tombstones_in,
     write_ignore_file,
 )
 from palimpsest.memory.weigh import brought_back, cases_of, without_corrected
@@ -48,7 +47,6 @@ NoteEvent: TypeAlias = NoteSaved | NoteForgotten
 Propose: TypeAlias = Callable[[Memory, str], AcceptedChange | RefusedChange]
 """Returns a change of the notes as they are now; the text is the id of the event that will record the first note it saves."""
 _DAY_MS: Final = 86_400_000
-_stones = msgspec.json.Decoder(Tombstone)
 
 
 class Notebook:
@@ -72,10 +70,6 @@ class Notebook:
     def is_shared(self) -> bool:
         """Whether the notes are those of a team, which other people write too."""
         return self._folder.is_shared
-
-    def history_problem(self) -> str:
-        """Return why the notes as they are now have no commit in the history of the folder; empty if they have one, or need none."""
-        return "" if self._folder.commits is None else self._folder.commits.found_problem()
 
     def notes(self) -> Notes:
         """Return the notes as the files state them now."""
@@ -119,7 +113,7 @@ class Notebook:
 
     def forgotten(self) -> Callable[[str], int]:
         """Return a function that says when a note of a name was last forgotten, in milliseconds since 1970; -1 if it never was."""
-        stones = self._tombstones(only_readable=True)
+        stones = tombstones_in(self._folder.state, only_readable=True)
         # A tombstone states seconds; what was shown within the same one is taken to be shown before.
         times = {each: int(time_of(stone.at).timestamp()) * 1_000 + 999 for stone in stones for each in stone.names}
         key = self._folder.key() if times else b""
@@ -156,7 +150,9 @@ class Notebook:
 
     def names_in_log(self, name: str) -> frozenset[str]:
         """Return what the log calls a note: its name, and if notes were forgotten the one that it would have then."""
-        return frozenset((name, neutral_name(self._folder.key(), name)) if self._tombstones(only_readable=True) else (name,))
+        return frozenset(
+            (name, neutral_name(self._folder.key(), name)) if tombstones_in(self._folder.state, only_readable=True) else (name,)
+        )
 
     def undo(self, name: str, by: Author = "user") -> tuple[NoteEvent, ...]:
         """Bring back the newest past version of a note, and retire the note that took its place, which can be undone as well.
@@ -282,23 +278,8 @@ class Notebook:
         active = {name: _edited(note, edits[name]) if name in edits else note for name, note in notes.active.items()}
         return replace(notes, active=active)
 
-    def _tombstones(self, *, only_readable: bool = False) -> tuple[Tombstone, ...]:
-        """Return what was forgotten. Raises `StoreError` if a line is damaged: what it stands for must not be learned again.
-
-        With `only_readable` such a line is left out, because a session goes on with what is known.
-        """
-        found: list[Tombstone] = []
-        for number, line in enumerate(self._folder.tombstones(), 1):
-            try:
-                found.append(_stones.decode(line))
-            except (msgspec.DecodeError, UnicodeError) as error:
-                if not only_readable:
-                    where = str(self._folder.state / TOMBSTONES)
-                    raise StoreError(f"line {number} is damaged, so that nothing is learned; repair or delete it", where=where) from error
-        return tuple(found)
-
     def _memory(self, by: Author) -> Memory:
-        stones = self._tombstones()
+        stones = tombstones_in(self._folder.state)
         # A person who corrects a note of the team writes as its author did. Without a tombstone no digest is compared.
         notes = notes_of(self._folder.read(hidden=self._forgetting.hidden()), self._clock) if self.is_shared else self.notes()
         return Memory(notes.active, (*stones, *self._retracted()), self._folder.key() if stones else b"", by)

@@ -10,13 +10,13 @@ from msgspec import Struct
 from palimpsest.core.errors import NoModel, OverBudget, PalimpsestError, StoreError
 from palimpsest.core.plans import Answer, Want
 from palimpsest.exchange.codex.lines import stem_of
-from palimpsest.memory.changes import Change, RefusedChange, judge_change
-from palimpsest.memory.extract import SessionOutput, phase_one, without_model
-from palimpsest.memory.notebook import Propose
+from palimpsest.memory.extract import phase_one, without_model
+from palimpsest.memory.extraction import apply_changes
+from palimpsest.memory.notebook import Memories
 from palimpsest.memory.observed import session_facts
 from palimpsest.memory.store import USER_SCOPE
-from palimpsest.memory.summaries import RolloutFile, SessionReading, encode_rollout, input_limit, read_session
-from palimpsest.memory.work import DueSession, PipelinePlaces, RunMeter, metered, session_events
+from palimpsest.memory.summaries import RolloutFile, encode_rollout, input_limit, read_session
+from palimpsest.memory.work import DueSession, MemoryMeter, PipelinePlaces, metered, session_events
 from palimpsest.memory.work_store import Claim, RolloutRow, SkipReason, delete_row, put_facts, put_row
 
 Announce: TypeAlias = Callable[[str, str], None]
@@ -29,7 +29,7 @@ class ModelUse(Struct, frozen=True):
 
     name: str
     window: int
-    meter: RunMeter
+    meter: MemoryMeter
 
 
 class SessionResult(Struct, frozen=True):
@@ -82,15 +82,21 @@ def _claimed(
     reading = read_session(due.session, events)
     facts = msgspec.json.encode(session_facts(due.session, events))
     announce("read", due.session)
-    output = without_model(reading) if use is None else (yield from _asked(places, reading, scope, use))
+    memories = Memories(places.notebook(USER_SCOPE), places.notebook(scope))
+    if use is None:
+        output = without_model(reading)
+    else:
+        notes = [note for _, note in memories.active()]
+        output = yield from metered(phase_one(reading, notes, limit=input_limit(use.window), model=use.name), use.meter)
     announce("answered", due.session)
     if not places.claims.extend(claim):
         raise StoreError("another process took over this session", where=due.session)
-    saved, refused, scopes = _apply(places, output, scope)
+    applied = apply_changes(memories, output.changes, output.read, "extract")
+    scopes, counts = {event.scope for event in applied.events}, (applied.saved, len(applied.refused))
     announce("noted", due.session)
     if not output.body:
         _complete_empty(places, due, claim, facts, scopes)
-        return SessionResult(due.session, "empty", "", scope, saved, refused)
+        return SessionResult(due.session, "empty", "", scope, *counts)
     stem = stem_of(due.session, output.slug, reading.started)
     made_by: Literal["model", "structure"] = "model" if output.is_by_model else "structure"
     text = encode_rollout(RolloutFile(due.session, due.updated, reading.cwd, reading.branch, made_by, output.body))
@@ -113,33 +119,7 @@ def _claimed(
     for old in before:
         if (old.scope, old.stem) != (scope, stem):
             places.rollouts(old.scope).delete(old.stem)
-    return SessionResult(due.session, "done", "", scope, saved, refused)
-
-
-def _asked(places: PipelinePlaces, reading: SessionReading, scope: str, use: ModelUse) -> Generator[Want, Answer, SessionOutput]:
-    user, project = (places.notebook(each).memory("extract") for each in (USER_SCOPE, scope))
-    return (yield from metered(phase_one(reading, user, project, limit=input_limit(use.window), model=use.name), use.meter))
-
-
-def _apply(places: PipelinePlaces, output: SessionOutput, scope: str) -> tuple[int, int, set[str]]:
-    """Save the notes that hold, judged once more by the notes as they are now. Returns how many, how many not, and the changed scopes."""
-    saved, refused, scopes = 0, 0, set[str]()
-    for each in output.changes:
-        place = USER_SCOPE if each.is_user else scope
-        if isinstance(each.outcome, RefusedChange):
-            refused += 1
-            continue
-        outcome = places.notebook(place).change(_judging(each.change, output), "extract")
-        if isinstance(outcome, RefusedChange):
-            refused += 1
-        elif outcome:
-            saved += 1
-            scopes.add(place)
-    return saved, refused, scopes
-
-
-def _judging(change: Change, output: SessionOutput) -> Propose:
-    return lambda memory, _: judge_change(change, output.read, memory)
+    return SessionResult(due.session, "done", "", scope, *counts)
 
 
 def _complete_empty(places: PipelinePlaces, due: DueSession, claim: Claim, facts: bytes, scopes: set[str]) -> None:

@@ -58,7 +58,7 @@ from palimpsest.memory.phase_one import Announce, ModelUse, SessionResult, sessi
 from palimpsest.memory.session_index import unread_sessions
 from palimpsest.memory.session_memory import SessionMemory
 from palimpsest.memory.summaries import input_limit, read_session
-from palimpsest.memory.work import DueSession, PipelinePlaces, RunMeter, due_sessions, session_events
+from palimpsest.memory.work import DueSession, MemoryMeter, PipelinePlaces, due_sessions, session_events
 from palimpsest.memory.work_store import ClaimRow, Tokens
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models import ModelCard, Tariff, recorded_card
@@ -174,7 +174,7 @@ def model_use(places: PipelinePlaces, card: ModelCard, usd: float | None = None)
     if budget <= 0:
         return None
     day = Tokens(config.day_tokens_read, config.day_tokens_written)
-    meter = RunMeter(card, places.spending, places.home.clock, usd=budget, day=day)
+    meter = MemoryMeter(card, places.spending, places.home.clock, usd=budget, day=day)
     return ModelUse(config.model, card.window, meter)
 
 
@@ -245,16 +245,12 @@ class JobStatus(Struct, frozen=True):
 
 
 class ScopeStatus(Struct, frozen=True):
-    """A folder of notes: active ones, those that wait in quarantine for a person, files that are no notes and so in no index.
-
-    `history_problem` says why its files are in no commit of its history; empty if they are.
-    """
+    """A folder of notes: active ones, those that wait in quarantine for a person, files that are no notes and so in no index."""
 
     scope: str
     notes: int
     quarantine: int
     unreadable: int
-    history_problem: str
 
 
 class PipelineStatus(Struct, frozen=True):
@@ -307,9 +303,8 @@ def pipeline_status(places: PipelinePlaces) -> PipelineStatus:
 
 
 def _scope(places: PipelinePlaces, scope: str) -> ScopeStatus:
-    notebook = places.notebook(scope)
-    notes = notebook.notes()
-    return ScopeStatus(scope, len(notes.active), len(notes.quarantine), len(notes.problems), notebook.history_problem())
+    notes = places.notebook(scope).notes()
+    return ScopeStatus(scope, len(notes.active), len(notes.quarantine), len(notes.problems))
 
 
 def _job(places: PipelinePlaces, row: ClaimRow) -> JobStatus:

@@ -552,7 +552,7 @@ def _index(found: _IndexSnapshot) -> RecallIndex:
     index.vocabulary = dict(zip(found.words, terms, strict=True))
     index.postings = ArrayLists(NUMBERS, found.postings)
     index.impacts = ArrayLists(IMPACTS, found.impacts)
-    index.sequences = EntryList(_text, found.sequences)
+    index.sequences = EntryList(_unpacked_text, found.sequences)
     index.members = ArrayLists(NUMBERS, found.members)
     for name in _INTEGERS:
         integers = array("q")
@@ -583,5 +583,5 @@ def _check_sizes(index: RecallIndex, found: _IndexSnapshot) -> None:
         raise ValueError("its parts differ in size")
 
 
-def _text(packed: memoryview) -> str:
+def _unpacked_text(packed: memoryview) -> str:
     return str(packed, "utf-8")

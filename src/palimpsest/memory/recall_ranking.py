@@ -7,7 +7,7 @@ from datetime import date
 from heapq import nlargest
 from itertools import islice, pairwise
 from operator import mul
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -79,14 +79,19 @@ class Candidates(Value, frozen=True, eq=False):
     scores: list[float]
 
 
-class Similar(Protocol):
-    """Similarity of the meaning of one query to units, by number, from vectors that another layer keeps; optional."""
+class Similar:
+    """Similarity of the meaning of one query to units: the cosine of each, by number, from vectors that another layer keeps; optional."""
 
-    def nearest(self, count: int) -> Sequence[int]:
-        """Return the numbers of the most similar units, at most `count`."""
+    def __init__(self, cosines: Sequence[float]) -> None:
+        self._cosines = cosines
 
-    def similarities(self, numbers: Sequence[int]) -> Sequence[float]:
-        """Return the similarity of each of these units."""
+    def nearest(self, count: int) -> list[int]:
+        """Return the numbers of the most similar units, at most `count`, best first; equal ones in their order."""
+        return nlargest(count, range(len(self._cosines)), key=self._cosines.__getitem__)
+
+    def similarities(self, numbers: Sequence[int]) -> list[float]:
+        """Return the similarity of each of these units, from -1 to 1."""
+        return [self._cosines[number] for number in numbers]
 
 
 def read_query(index: RecallIndex, text: str) -> RecallQuery:

@@ -714,7 +714,7 @@ def timeline(
     left = tokens - estimate(_earlier_line(len(chosen), about) + "\n", factor)
     lines: list[str] = []
     for entry in reversed(chosen):
-        line = _line(entry)
+        line = _timeline_line(entry)
         size = estimate(line + "\n", factor)
         if size > left:
             break
@@ -759,7 +759,7 @@ def _bound(text: str, name: str) -> int | None:
     return day
 
 
-def _line(entry: TimelineEntry) -> str:
+def _timeline_line(entry: TimelineEntry) -> str:
     text = one_line(entry.text)
     short = text if len(text) <= LONGEST_ENTRY else text[: LONGEST_ENTRY - 1] + "…"
     until = f" (until {entry.until[:10]})" if entry.until else ""

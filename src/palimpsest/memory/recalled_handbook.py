@@ -33,7 +33,7 @@ def told_handbook(memory: ProjectMemory, rules: NoteRules) -> str:
     if home is None:
         return ""
     folder = home / "memory" / rules.root
-    summary = _read(folder / SUMMARY).strip()
+    summary = _beginning_of_file(folder / SUMMARY).strip()
     if summary.partition("\n")[0] == VERSION:
         summary = summary.partition("\n")[2].strip()
     if not summary:
@@ -57,12 +57,12 @@ def _kept_since(memory: ProjectMemory, folder: Path) -> str:
     if not memory.has_notes():
         return ""
     notes = [ad_hoc_note(note) for notebook in memory.memories.notebooks for note in notebook.notes().active.values() if is_showable(note)]
-    new = [note for note in notes if _read(folder / NOTES / f"{note.name}.md").strip() != note.text]
+    new = [note for note in notes if _beginning_of_file(folder / NOTES / f"{note.name}.md").strip() != note.text]
     lines = "\n".join(f"- {without_tags(' '.join(note.text.split()))}" for note in new)
     return f"\n\n{_SINCE}\n{bounded_lines(lines, _SINCE_TOKENS)}" if new else ""
 
 
-def _read(path: Path) -> str:
+def _beginning_of_file(path: Path) -> str:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:

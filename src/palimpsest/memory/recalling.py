@@ -1,20 +1,24 @@
-"""Recall at a prompt: the notes that bear on it are recorded before it; a failure never breaks a turn."""
+"""Recall at a prompt: the notes that bear on it are recorded before it, and what shows forgotten ones is masked."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
+from palimpsest.agent.context import NOTES
 from palimpsest.core.errors import PalimpsestError
-from palimpsest.core.events import Failed
-from palimpsest.core.items import Part, Text
+from palimpsest.core.events import Event, Failed, Recalled, ToolReturned, ViewEdited
+from palimpsest.core.items import Item, Mask, Part, Text, seq_of, text_of
+from palimpsest.core.text import lazy_pattern
+from palimpsest.core.undo import FORGET, FORGOTTEN
+from palimpsest.core.view import CHANGED
 from palimpsest.memory.session_memory import SessionMemory
 from palimpsest.policies.profile import Profile
 
 if TYPE_CHECKING:
     from palimpsest.memory.file_notes import FilePrompt
     from palimpsest.memory.query import MemorySearch
-    from palimpsest.memory.recall_prompts import HidesForgotten, NotePrompt
+    from palimpsest.memory.recall_prompts import NotePrompt
 
 
 # Characters of a prompt that are searched for, and of a failure that are recorded.
@@ -55,29 +59,6 @@ def _stated_files(memory: SessionMemory) -> Mapping[str, str]:
     return file_texts(memory.topics)
 
 
-class HidesForgottenNotes:
-    """Hides what views show of forgotten notes, see `HidesForgotten`, which a session without notes does not load."""
-
-    def __init__(self, memory: SessionMemory) -> None:
-        self._memory = memory
-        self._made: HidesForgotten | None = None
-
-    def hide(self) -> bool:
-        """Mask the items that show forgotten notes. Returns whether statements of notes changed."""
-        return self._memory.is_used() and self._loaded().hide()
-
-    def shown_in_head(self) -> bool:
-        """Return whether the head of the view shows a forgotten note."""
-        return self._memory.is_used() and self._loaded().shown_in_head()
-
-    def _loaded(self) -> "HidesForgotten":
-        if self._made is None:
-            from palimpsest.memory.recall_prompts import HidesForgotten
-
-            self._made = HidesForgotten(self._memory)
-        return self._made
-
-
 def recall_problems(memory: SessionMemory | None) -> tuple[str, ...]:
     """Return what the user should know about memory: what it lacks, and what it asks of a model if its notes are plain files."""
     if memory is None:
@@ -88,7 +69,7 @@ def recall_problems(memory: SessionMemory | None) -> tuple[str, ...]:
         return file_notices(memory)
     if not memory.config.recall_embeddings:
         return ()
-    from palimpsest.providers.embedding import (
+    from palimpsest.memory.vectors import (
         MISSING,  # few settings ask for it
         is_installed,
     )
@@ -164,3 +145,79 @@ class NoteRecall:
         index = note_index(self._memory)
         self._prompt = None if index is None else NotePrompt(self._memory, index)
         return self._prompt
+
+
+_NAME: Final = lazy_pattern(r"(?:user|feedback|project|reference)_[a-z0-9_]{1,60}")
+_TOOLS: Final = frozenset({"recall", "remember", "memory"})
+_WHY: Final = "a note was forgotten"
+
+
+class HidesForgottenNotes:
+    """Compares the view of a session with what was forgotten, here or in another session, and masks what shows it.
+
+    Of what was forgotten only digests of its names are kept, so the names that a view shows are looked up among them, with the time: a
+    note that was learned again later is not hidden. Several threads may use it, one at a time.
+    """
+
+    def __init__(self, memory: SessionMemory) -> None:
+        self._session = memory.agent.session
+        self._memory = memory
+        self._stamps: tuple[str, ...] = ()
+        self._known: tuple[Callable[[str], int], ...] = ()
+
+    def hide(self) -> bool:
+        """Mask the items that show forgotten notes, and save a checkpoint without them. Returns whether statements of notes changed."""
+        if not self._memory.is_used():
+            return False
+        log = self._session.log
+        with log.locked():
+            if not self._is_due() or log.open_call is not None:
+                return False
+            items = [item for item in log.view.items if item.mask is None or item.mask.text != FORGOTTEN]
+            showing = [item for item in items if self._shows(item)]
+            if showing:
+                masks = (Mask(tuple(item.id for item in showing), FORGOTTEN),)
+                lost = self._session.reasoning_lost(log.trial(masks))
+                log.append(ViewEdited(masks, by=FORGET, why=_WHY, tokens_before=self._session.used, reasoning_lost=lost))
+            stated = any(_states_notes(item) for item in showing)
+            again = stated or any(map(self._shows, log.view.head))
+        if showing:
+            log.checkpoint()
+        return again
+
+    def shown_in_head(self) -> bool:
+        """Return whether the head of the view shows a forgotten note."""
+        return self._memory.is_used() and self._is_due() and any(map(self._shows, self._session.log.view.head))
+
+    def _is_due(self) -> bool:
+        """Return whether something was ever forgotten; what was is read again if it changed."""
+        notebooks = self._memory.memories.notebooks
+        stamps = tuple(notebook.change_stamp() for notebook in notebooks)
+        if stamps != self._stamps:
+            self._stamps, self._known = stamps, tuple(notebook.forgotten() for notebook in notebooks)
+        return bool(self._known)
+
+    def _shows(self, item: Item) -> bool:
+        """Return whether an item shows a note that was forgotten after the item came."""
+        if item.kind not in {"recalled", "result"} and not _states_notes(item):
+            return False
+        event = self._session.log.event(seq_of(item.id))
+        return any(known(name) >= event.at for name in _shown_names(event, item) for known in self._known)
+
+
+def _states_notes(item: Item) -> bool:
+    return item.source.removesuffix(CHANGED) in NOTES
+
+
+def _shown_names(event: Event, item: Item) -> Iterator[str]:
+    """Yield the names of the notes that an item shows: recalled ones, or those in the text of a statement or a tool of memory."""
+    body = event.body
+    match body:
+        case Recalled(notes=notes, parts=parts):
+            # One part a note, unless another program recorded it.
+            place = int(item.id.rpartition(".")[2])
+            yield from (notes[place],) if len(notes) == len(parts) and place < len(notes) else notes
+        case ToolReturned(tool=tool) if tool not in _TOOLS:
+            return
+        case _:
+            yield from dict.fromkeys(_NAME.findall(text_of(item.content)))

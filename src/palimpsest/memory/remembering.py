@@ -1,6 +1,5 @@
 """Notes that a model wants remembered, and the events that they may cite."""
 
-import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -8,7 +7,6 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from palimpsest.agent.session import Session
 from palimpsest.agent.tool import CURRENT_CALL, ToolError, ToolOutput
 from palimpsest.core.events import Event, ModelReplied, NoteForgotten, NoteSaved, ToolReturned, UserSaid
 from palimpsest.core.items import ToolCall
@@ -124,19 +122,9 @@ def _this_turn(events: Iterable[Event]) -> list[Event]:
 _ADVICE: Final = "; give the words of the user in `quote`, verbatim"
 
 
-class SessionKeeper(Struct, frozen=True):
-    """Saves notes for one session."""
-
-    session: Session
-    root: Path
-    memories: Memories
-
-    async def remember(self, given: RememberArguments) -> ToolOutput:
-        """Save a note and return its name and trust, with the events that the session records. Raises `ToolError` if it is refused."""
-        return await asyncio.to_thread(self._remember, given)
-
-    def _remember(self, given: RememberArguments) -> ToolOutput:
-        return _saved(self.memories, given, read_session(self.session.log, self.root))
+def remember_in_session(memories: Memories, given: RememberArguments, root: Path, log: Log) -> ToolOutput:
+    """Save a note and return its name and trust, with the events that the session records. Raises `ToolError` if it is refused."""
+    return _saved(memories, given, read_session(log, root))
 
 
 def remember_from_outside(memories: Memories, given: RememberArguments, root: Path, log: Log | None, now: str) -> str:

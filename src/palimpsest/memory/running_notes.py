@@ -29,7 +29,7 @@ from palimpsest.core.plans import (
 )
 from palimpsest.core.redaction import redact
 from palimpsest.core.tokens import estimate
-from palimpsest.memory.work import DayBudget
+from palimpsest.memory.work import MemoryMeter, check_jobs, metered
 from palimpsest.policies.profile import Profile
 from palimpsest.stores.files import store_errors, write_private
 from palimpsest.stores.memory_config import MemoryConfig
@@ -202,7 +202,7 @@ class TakeNotes:
     `template.md` and a `prompt.md` of the user; the first that does counts.
     """
 
-    budget: DayBudget
+    meter: MemoryMeter
     config: MemoryConfig
     profile: Callable[[], Profile]
     path: Path
@@ -235,14 +235,14 @@ class TakeNotes:
         progress = yield from _progress(situation, settings)
         if not is_update_due(progress, settings):
             return None
-        self.budget.check_jobs()
+        check_jobs(self.config)
         notes, items = situation.view.notes, settled_items(situation.view.items)
         if not items:
             return None
         covers = seq_of(items[-1].id) if len(items) < len(situation.view.items) else situation.view.seq
         text = empty_notes(settings) if notes is None else notes.text
         update = notes_update(items, text, str(self.path), covers, settings, used=situation.used)
-        taken = yield from self.budget.metered(update, cached_is_free=True)
+        taken = yield from metered(update, self.meter, cached_is_free=True)
         if taken is None:
             # A failure, so that the next try waits: the same request after every reply would cost and bring nothing.
             raise CannotFold("the reply edits nothing in the running notes", kind="malformed")

@@ -17,19 +17,17 @@ from palimpsest.core.items import Value
 from palimpsest.core.plans import JobEnd, JobLimits, JobMoment, JobPlan, JobSituation
 from palimpsest.core.ports import LogStat, SessionArchive
 from palimpsest.core.text import counted
-from palimpsest.memory.changes import Tombstone
 from palimpsest.memory.past_sessions import event_id, session_units
 from palimpsest.memory.recall_index import RecallIndex, encode_index, erase, erased_share
 from palimpsest.memory.recall_store import LogRow, RecallFile, Stored, read_index
 from palimpsest.memory.recall_terms import RecallUnit
-from palimpsest.memory.store import RECALL_FILE, TOMBSTONES, project_scope
-from palimpsest.stores.files import read_regular
+from palimpsest.memory.store import RECALL_FILE, all_tombstones, project_scope
 from palimpsest.stores.home import AnyHome
 from palimpsest.stores.log_segments import read_segments
 
 if TYPE_CHECKING:
     from palimpsest.memory.recall_ranking import Similar
-    from palimpsest.memory.vectors import Embedding, UnitVectors
+    from palimpsest.memory.vectors import Embedder, UnitVectors
 
 
 # Units behind a snapshot: reading them takes about a sixth of a millisecond each.
@@ -39,7 +37,6 @@ _MOST_ERASED: Final = 0.5
 # Bytes of one log; a longer one is not read.
 _LARGEST_LOG: Final = 512 * 1024 * 1024
 _encode = msgspec.msgpack.Encoder().encode
-_stones = msgspec.json.Decoder(Tombstone)
 
 
 class Refreshed(Value, frozen=True):
@@ -62,7 +59,7 @@ class SessionIndexes:
         path: Path,
         store: SessionArchive,
         forgotten: Callable[[], frozenset[str]] = frozenset,
-        embedding: "Embedding | None" = None,
+        embedding: "Embedder | None" = None,
     ) -> None:
         self._path = path
         self._store = store
@@ -212,7 +209,7 @@ def _is_read(row: LogRow | None, stat: LogStat) -> bool:
     return row is not None and (row.size, row.changed) == (stat.size, stat.changed)
 
 
-def open_sessions(folder: Path, store: SessionArchive, embedding: "Embedding | None" = None) -> SessionIndexes:
+def open_sessions(folder: Path, store: SessionArchive, embedding: "Embedder | None" = None) -> SessionIndexes:
     """Return the indexes over the sessions of a home, without what was forgotten there. Raises `StoreError` if they cannot be opened."""
     return SessionIndexes(folder / "memory" / RECALL_FILE, store, lambda: forgotten_events(folder), embedding)
 
@@ -228,25 +225,8 @@ def unread_sessions(folder: Path, store: SessionArchive) -> int:
 
 
 def forgotten_events(folder: Path) -> frozenset[str]:
-    """Return the events, as `session:seq`, of all that was forgotten in the home of this folder.
-
-    Of a team too only what this user forgot, which is kept in the home: a file of a repository must not hide sessions.
-    """
-    places = sorted((folder / "memory").glob(f"*/{TOMBSTONES}"))
-    return frozenset(event for place in places for stone in _tombstones(place) for event in stone.evidence)
-
-
-def _tombstones(place: Path) -> Iterator[Tombstone]:
-    """Yield what was forgotten in one scope; lines that are none are left out."""
-    try:
-        lines = read_regular(place).split(b"\n")
-    except OSError:
-        return
-    for line in lines:
-        try:
-            yield _stones.decode(line)
-        except (msgspec.DecodeError, PalimpsestError):
-            continue
+    """Return the events, as `session:seq`, of all that was forgotten in the home of this folder."""
+    return frozenset(event for stone in all_tombstones(folder / "memory", only_readable=True) for event in stone.evidence)
 
 
 NAME: Final = "past_sessions"

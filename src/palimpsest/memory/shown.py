@@ -9,15 +9,14 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from palimpsest.core.errors import CannotFold
 from palimpsest.core.front_matter import read_front_matter
-from palimpsest.core.items import Text, Value
+from palimpsest.core.items import Value
 from palimpsest.core.plans import Answer, Ask, Want, ask
 from palimpsest.core.redaction import redact
 from palimpsest.core.text import without_tags as text_without_tags
 from palimpsest.core.tokens import estimate
 from palimpsest.memory.dated import NO_WORK, OngoingWork, deadlines, due_notes
-from palimpsest.memory.evidence import MOST_IN_MANIFEST, escaped
+from palimpsest.memory.evidence import MOST_IN_MANIFEST, escaped, stated_object
 from palimpsest.memory.index_text import ComparedNote, NewerNotes, older_mark, shown_time
 from palimpsest.memory.note import KINDS, ORIGINS, TRUSTS, Note, NoteKind, Trust, time_of
 from palimpsest.memory.recall_index import RecallIndex, term_character
@@ -375,9 +374,6 @@ class PickedNotes(msgspec.Struct, frozen=True):
     selected_memories: Annotated[tuple[str, ...], Meta(max_length=200)]
 
 
-_reply = msgspec.json.Decoder(PickedNotes)
-
-
 def pick_notes(
     query: str, lines: Sequence[str], names: Sequence[str], tools: Iterable[str] = (), model: str = ""
 ) -> Generator[Want, Answer, tuple[str, ...]]:
@@ -396,12 +392,7 @@ def pick_notes(
     reply = yield from ask(
         Ask((), prompt, PURPOSE, head=False, tools=False, model=model, reply=_MOST_WRITTEN, schema=reply_schema(PickedNotes))
     )
-    text = "".join(part.text for part in reply.parts if isinstance(part, Text))
-    start, end = text.find("{"), text.rfind("}")
-    try:
-        chosen = _reply.decode(text[start : end + 1]).selected_memories
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise CannotFold(f"the reply to the choice of notes is no list of names: {error}", kind="malformed") from error
+    chosen = stated_object(reply.parts, PickedNotes, "the reply to the choice of notes is no list of names").selected_memories
     known = frozenset(names)
     return tuple(dict.fromkeys(name for each in chosen if (name := each.strip().removesuffix(".md")) in known))[:MOST_PICKED]
 

@@ -9,14 +9,14 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from palimpsest.audit.entities import is_context_text
-from palimpsest.core.errors import BadInput, CannotFold, PalimpsestError
+from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.events import Event, ModelReplied, SessionOpened, ToolRefused, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolCall, Value, text_of
 from palimpsest.core.plans import Answer, Ask, AskTogether, Replies, Want, ask
 from palimpsest.core.redaction import redact
 from palimpsest.core.tokens import estimate
 from palimpsest.core.truncate import truncate_middle
-from palimpsest.memory.evidence import escaped
+from palimpsest.memory.evidence import escaped, stated_object
 from palimpsest.memory.summaries import SessionReading, bounded_lines, structural_body, title_of
 from palimpsest.wire.reply import reply_schema
 
@@ -167,20 +167,10 @@ def checked(parts: tuple[object, ...], source: str, *, has_raw: bool) -> StageOn
 
     Raises `CannotFold` if the reply states none, or has unknown fields.
     """
-    text = "".join(part.text for part in parts if isinstance(part, Text))
-    start, end = text.find("{"), text.rfind("}")
-    data = text[start : end + 1] if 0 <= start < end else text
-    try:
-        if not has_raw:
-            found = msgspec.json.decode(data, type=SummaryReply)
-            raw, slug = "", found.rollout_slug
-        else:
-            reply = msgspec.json.decode(data, type=MemoryReply)
-            raw, slug = _clean(reply.raw_memory, source, RAW_TOKENS), reply.rollout_slug or ""
-            found = SummaryReply(reply.rollout_summary, slug)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise CannotFold(f"the reply about a session does not have the required form: {error}", kind="malformed") from error
-    summary = _clean(found.rollout_summary, source, SUMMARY_TOKENS)
+    why = "the reply about a session does not have the required form"
+    found: MemoryReply | SummaryReply = stated_object(parts, MemoryReply, why) if has_raw else stated_object(parts, SummaryReply, why)
+    raw = _clean(found.raw_memory, source, RAW_TOKENS) if isinstance(found, MemoryReply) else ""
+    summary, slug = _clean(found.rollout_summary, source, SUMMARY_TOKENS), found.rollout_slug or ""
     if not summary or (has_raw and not raw):
         return StageOneOutput()
     return StageOneOutput(summary, " ".join(redact(slug).split())[:60], raw)

@@ -43,10 +43,10 @@ from palimpsest.memory.stage_one import PURPOSE, prompt_text, read_rollout, stag
 from palimpsest.memory.summaries import DEFAULT_LIMIT, RolloutUse, input_limit, pruned, read_session, selected
 from palimpsest.memory.work import (
     DueSession,
+    MemoryMeter,
     Ownership,
     PipelinePlaces,
     RunCost,
-    RunMeter,
     due_sessions,
     kept_alive,
     metered,
@@ -67,7 +67,7 @@ class PhaseUse(Struct, frozen=True):
     card: ModelCard
     name: str
     effort: str
-    meter: RunMeter
+    meter: MemoryMeter
 
     @property
     def limit(self) -> int:
@@ -119,7 +119,7 @@ class StagePlaces:
                 found,
                 "" if found.name == session_card.name else found.name,
                 effort if found.wire == "responses" and found.thinks else "",
-                RunMeter(found, self.pipeline.spending, self.home.clock, usd=usd, day=day),
+                MemoryMeter(found, self.pipeline.spending, self.home.clock, usd=usd, day=day),
             )
             for found, effort in chosen
         )

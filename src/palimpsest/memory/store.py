@@ -11,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput, BadLog, MissingBase, NewerFormat, StoreError
@@ -18,8 +19,8 @@ from palimpsest.core.events import Event, Failed, NoteForgotten, NoteSaved, Sess
 from palimpsest.core.items import Value
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Clock
+from palimpsest.memory.changes import Tombstone
 from palimpsest.memory.evidence import iso_time
-from palimpsest.memory.history import NoteHistory
 from palimpsest.memory.note import BY_HAND, TEAMMATE, WISHES, Note, check_note, decode_note, from_claude, time_of
 from palimpsest.stores.files import (
     make_private_folder,
@@ -44,6 +45,45 @@ TOMBSTONES: Final = "tombstones.jsonl"
 # Bytes of one file; a note has at most about 1,600 tokens.
 LARGEST_FILE: Final = 64 * 1024
 MOST_FILES: Final = 5_000
+
+
+_stones = msgspec.json.Decoder(Tombstone)
+
+
+def tombstone_lines(state: Path) -> tuple[bytes, ...]:
+    """Return the lines of what was forgotten in a scope, oldest first. The file is replaced as a whole, so that no lock is needed."""
+    place = state / TOMBSTONES
+    try:
+        return tuple(line for line in read_regular(place).split(b"\n") if line)
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise store_error(error, place, "read") from error
+
+
+def tombstones_in(state: Path, *, only_readable: bool = False) -> tuple[Tombstone, ...]:
+    """Return what was forgotten in a scope. Raises `StoreError` if a line is damaged: what it stands for must not be learned again.
+
+    With `only_readable` such a line is left out, because a session goes on with what is known.
+    """
+    found: list[Tombstone] = []
+    for number, line in enumerate(tombstone_lines(state), 1):
+        try:
+            found.append(_stones.decode(line))
+        except (msgspec.DecodeError, UnicodeError) as error:
+            if not only_readable:
+                where = str(state / TOMBSTONES)
+                raise StoreError(f"line {number} is damaged, so that nothing is learned; repair or delete it", where=where) from error
+    return tuple(found)
+
+
+def all_tombstones(memory: Path, *, only_readable: bool = False) -> tuple[Tombstone, ...]:
+    """Return what was forgotten in all scopes of a home: an event may be the source of several notes.
+
+    Of a team too only what this user forgot, which is kept in the home: a file of a repository must not hide sessions.
+    """
+    states = [place.parent for place in sorted(memory.glob(f"*/{TOMBSTONES}"))]
+    return tuple(stone for state in states for stone in tombstones_in(state, only_readable=only_readable))
 
 
 class NoteFiles(Value, frozen=True):
@@ -71,7 +111,7 @@ class NoteFolder:
     Every change is made under a lock that other processes wait for, file by file and each file in one step, and is recorded in
     `memory.jsonl` by name, revision and digest, never with its text. A folder that is shared with other people through a repository has
     only the active notes and their index in it: `state` is then a folder of this user for all else, so that no file of theirs is taken
-    for a lock, a key or a log of ours, and its history is that of the repository.
+    for a lock, a key or a log of ours.
     """
 
     def __init__(self, folder: Path, scope: str, clock: Clock, *, state: Path | None = None) -> None:
@@ -82,7 +122,6 @@ class NoteFolder:
         self._real = (self.folder.resolve(), self.state.resolve())
         self._clock = clock
         self._saved: tuple[tuple[int, ...], Mapping[str, tuple[NoteSaved | None, int]]] = ((), {})
-        self.commits = NoteHistory(folder) if state is None else None
 
     @property
     def is_shared(self) -> bool:
@@ -134,7 +173,7 @@ class NoteFolder:
     def generated(self, name: str) -> str:
         """Return a generated file such as MEMORY.md; empty if there is none that can be read."""
         try:
-            return _text((self.folder if name == INDEX_FILE else self.state) / name)
+            return _note_text((self.folder if name == INDEX_FILE else self.state) / name)
         except (OSError, ValueError):
             return ""
 
@@ -149,7 +188,7 @@ class NoteFolder:
     def active_text(self, name: str) -> str | None:
         """Return the text of an active note; `None` if there is no file that can be read."""
         try:
-            return _text(self.path_of(NOTES, name))
+            return _note_text(self.path_of(NOTES, name))
         except (BadInput, OSError, UnicodeDecodeError, ValueError):
             return None
 
@@ -171,14 +210,12 @@ class NoteFolder:
 
     @contextmanager
     def logged(self) -> Iterator["NoteWriter"]:
-        """Open the log for a change of a scope that is held; what was done is one commit of its history."""
+        """Open the log for a change of a scope that is held."""
         with self._opened() as log:
             writer = NoteWriter(self, log)
             yield writer
             writer.sync_names()
             log.sync()
-        if writer.changes and self.commits is not None:
-            self.commits.commit("; ".join(writer.changes))
 
     @contextmanager
     def writing(self) -> Iterator["NoteWriter"]:
@@ -247,16 +284,6 @@ class NoteFolder:
         with store_errors(place, "read"):
             return read_regular(place)
 
-    def tombstones(self) -> tuple[bytes, ...]:
-        """Return the lines of what was forgotten, oldest first."""
-        place = self.state / TOMBSTONES
-        try:
-            return tuple(line for line in read_regular(place).split(b"\n") if line)
-        except FileNotFoundError:
-            return ()
-        except OSError as error:
-            raise store_error(error, place, "read") from error
-
     def _place(self, name: str) -> Path:
         return (self.folder if name == NOTES else self.state) / name
 
@@ -312,7 +339,7 @@ class NoteFolder:
         problems += [(f"{place}/{name}", f"there are more than {MOST_FILES:,} notes") for name in entries[MOST_FILES:]]
         for name in entries[:MOST_FILES]:
             try:
-                yield name.removesuffix(".md"), _text(folder / name)
+                yield name.removesuffix(".md"), _note_text(folder / name)
             except FileNotFoundError:
                 # It was renamed or deleted since the folder was listed.
                 continue
@@ -321,12 +348,11 @@ class NoteFolder:
 
 
 class NoteWriter:
-    """A scope that is held for a change. `changes` are lines for its history."""
+    """A scope that is held for a change."""
 
     def __init__(self, folder: NoteFolder, log: Log) -> None:
         self._folder = folder
         self.log = log
-        self.changes: list[str] = []
         self._unsynced: set[Path] = set()
 
     def sync_names(self) -> None:
@@ -359,8 +385,6 @@ class NoteWriter:
     def record(self, body: NoteSaved | NoteForgotten) -> None:
         """Record a change that was made otherwise, such as an edit by hand."""
         self.log.append(body)
-        what = "saved" if isinstance(body, NoteSaved) else body.how
-        self.changes.append(f"{what} {body.name} by {body.by}" + (f": {body.reason}" if body.reason else ""))
 
     def keep_past(self, revision: str, text: str) -> None:
         """Keep a past version of a note that goes on; the event of its new version records the change."""
@@ -404,7 +428,7 @@ def digest_of(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def _text(path: Path) -> str:
+def _note_text(path: Path) -> str:
     """Return the text of a regular file. Raises `ValueError` if it is too large or something else, `OSError`, `UnicodeDecodeError`."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:
@@ -563,7 +587,7 @@ def _of_repository(note: Note, clock: Clock) -> Note:
 
 def _notes(files: Mapping[str, str], place: str, clock: Clock, problems: list[tuple[str, str]]) -> Iterator[tuple[str, Note]]:
     for name, text in files.items():
-        found = _decoded(text, name, place)
+        found = _note_or_problem(text, name, place)
         if isinstance(found, str):
             problems.append((f"{place}/{name}.md", found))
         else:
@@ -571,7 +595,7 @@ def _notes(files: Mapping[str, str], place: str, clock: Clock, problems: list[tu
 
 
 @lru_cache(maxsize=4_096)
-def _decoded(text: str, name: str, place: str) -> Note | str:
+def _note_or_problem(text: str, name: str, place: str) -> Note | str:
     """Return the note of a file, or what is wrong with it. Reading the notes again costs only what was changed since."""
     where = f"{place}/{name}.md"
     try:

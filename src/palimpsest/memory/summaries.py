@@ -236,19 +236,21 @@ def structural_body(reading: SessionReading) -> str:
     parts = (
         f"# {title_of(reading)}",
         "(made from the log, without a model)",
-        _section("First message", (f"> {line}" for line in _cut(reading.first).split("\n"))),
+        _section("First message", (f"> {line}" for line in _excerpt(reading.first).split("\n"))),
         _section("Files changed", edited),
         _section("Commands and their last outcome, newest first", commands),
-        _section("Closing message of the agent", (f"> {line}" for line in _cut(reading.closing).split("\n")) if reading.closing else ()),
+        _section(
+            "Closing message of the agent", (f"> {line}" for line in _excerpt(reading.closing).split("\n")) if reading.closing else ()
+        ),
     )
     return "\n\n".join(part for part in parts if part)
 
 
 def model_body(title: str, context: str, tasks: Iterable[TaskSummary]) -> str:
     """Return the summary that a model has written, as Markdown; text cannot form tags or headings of its own."""
-    parts = [f"# {_line(title)[:_LONGEST_TITLE]}"]
+    parts = [f"# {_plain_line(title)[:_LONGEST_TITLE]}"]
     if context.strip():
-        parts.append(_line(context))
+        parts.append(_plain_line(context))
     for number, task in enumerate(list(tasks)[:_MOST_TASKS], 1):
         lists = (
             ("What the user prefers", task.preferences),
@@ -256,15 +258,15 @@ def model_body(title: str, context: str, tasks: Iterable[TaskSummary]) -> str:
             ("What failed, and what to do instead", task.failed),
             ("References", task.references),
         )
-        shown = [f"{name}:\n" + "\n".join(_points(map(_line, points), _MOST_POINTS)) for name, points in lists if points]
-        parts.append("\n".join((f"## Task {number}: {_line(task.name)[:_LONGEST_TITLE]}", f"Outcome: {task.outcome}", *shown)))
+        shown = [f"{name}:\n" + "\n".join(_points(map(_plain_line, points), _MOST_POINTS)) for name, points in lists if points]
+        parts.append("\n".join((f"## Task {number}: {_plain_line(task.name)[:_LONGEST_TITLE]}", f"Outcome: {task.outcome}", *shown)))
     return "\n\n".join(parts)
 
 
 def title_of(reading: SessionReading) -> str:
     """Return the title of a session: the recorded one, or the first line of the first message."""
     first = next((line for line in reading.first.split("\n") if line.strip()), "")
-    return _line(reading.title or first)[:_LONGEST_TITLE] or "(untitled)"
+    return _plain_line(reading.title or first)[:_LONGEST_TITLE] or "(untitled)"
 
 
 def bounded_lines(text: str, tokens: int) -> str:
@@ -291,15 +293,15 @@ def _section(name: str, lines: Iterable[str]) -> str:
 def _points(texts: Iterable[str], most: int) -> tuple[str, ...]:
     listed = list(texts)
     more = (f"- … and {len(listed) - most:,} more",) if len(listed) > most else ()
-    return (*(f"- {_line(text)}" for text in listed[:most]), *more)
+    return (*(f"- {_plain_line(text)}" for text in listed[:most]), *more)
 
 
-def _line(text: str) -> str:
+def _plain_line(text: str) -> str:
     line = " ".join(escaped(text).split()).lstrip("#> ")
     return line if len(line) <= _LONGEST_TEXT else f"{line[: _LONGEST_TEXT - 1]}…"
 
 
-def _cut(text: str) -> str:
+def _excerpt(text: str) -> str:
     return escaped(text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1]}…")
 
 

@@ -1,10 +1,11 @@
 """The memory tools that an agent offers to its model."""
 
-from msgspec import Struct
+import asyncio
 
-from palimpsest.agent.tool import AgentTool, ToolOutput
+from palimpsest.agent.tool import AgentTool, ToolOutput, define
+from palimpsest.agent.workspace import Workspace
 from palimpsest.memory.session_memory import SessionMemory
-from palimpsest.memory.tool_calls import RememberArguments, remember_tool
+from palimpsest.memory.tool_calls import REMEMBER, RememberArguments
 
 
 def memory_tools(memory: SessionMemory | None) -> tuple[AgentTool, ...]:
@@ -16,24 +17,34 @@ def memory_tools(memory: SessionMemory | None) -> tuple[AgentTool, ...]:
     """
     if memory is None or memory.in_files or memory.agent.session.log.opened.opener is not None:
         return ()
-    return (_memory_tool(memory),) if memory.config.tool else (remember_tool(_Keeper(memory)),)
+    return (_memory_tool(memory),) if memory.config.tool else (_remember_tool(memory),)
 
 
-class _Keeper(Struct, frozen=True):
-    """Opens the notes with the first call: a session that saves none does not look for them."""
+def _remember_tool(memory: SessionMemory) -> AgentTool:
+    """The tool. What becomes of a call is decided by whose words it quotes, not by what it says about itself."""
 
-    memory: SessionMemory
+    async def remember(given: RememberArguments, _: Workspace) -> ToolOutput:
+        # Loaded and opened with the first call: a session that saves no note does not look for any.
+        from palimpsest.memory.remembering import remember_in_session
 
-    async def remember(self, given: RememberArguments) -> ToolOutput:
-        """Save a note, see `SessionKeeper.remember`."""
-        from palimpsest.memory.remembering import SessionKeeper
+        agent = memory.agent
+        return await asyncio.to_thread(remember_in_session, memory.memories, given, agent.toolbox.workspace.root, agent.session.log)
 
-        agent = self.memory.agent
-        return await SessionKeeper(agent.session, agent.toolbox.workspace.root, self.memory.memories).remember(given)
+    return define(
+        RememberArguments,
+        remember,
+        name=REMEMBER,
+        description=(
+            "Save one fact for later sessions, when the user asks for it or says something that will still matter then: a preference, a "
+            "correction, a decision with its reason, where something is found. Give the user's own words in `quote`, and keep to them in "
+            "`text` and `about`; without them only project and reference notes can be saved. Do not save what code, history or instruction "
+            "files say, the state of the present task, or secrets. To correct a note, name it in `replaces`. Write dates in full."
+        ),
+        kind="remembers",
+    )
 
 
 def _memory_tool(memory: SessionMemory) -> AgentTool:
-    from palimpsest.memory.tool_calls import memory_tool
-    from palimpsest.memory.tree import SessionTree
+    from palimpsest.memory.tree import SessionTree, memory_tool
 
-    return memory_tool(SessionTree(memory.agent.session, memory.agent.toolbox.workspace.root, memory))
+    return memory_tool(SessionTree(memory.agent.session, memory.agent.toolbox.workspace.root, lambda: memory.memories))

@@ -399,7 +399,7 @@ def _groups(notes: Iterable[Note]) -> Mapping[_Pattern, tuple[Note, ...]]:
 def _can_be_case(note: Note) -> bool:
     """Return whether a rule may take the place of a note: it can say all of it in a line, and the note neither ends nor is pinned."""
     is_open = not (note.valid_from or note.valid_to or note.pinned)
-    return note.level == "fact" and note.trust == "stated" and is_open and len(_line(note)) <= LONGEST_LINE
+    return note.level == "fact" and note.trust == "stated" and is_open and len(_case_line(note)) <= LONGEST_LINE
 
 
 def _new_rule(pattern: _Pattern, supports: tuple[Note, ...], taken: frozenset[str]) -> Note:
@@ -428,10 +428,10 @@ def _about(family: str, supports: Sequence[Note]) -> str:
 
 
 def _body(supports: Sequence[Note]) -> str:
-    return "In the place of these notes:\n" + "".join(f"- {_line(note)} ({note.name})\n" for note in supports)
+    return "In the place of these notes:\n" + "".join(f"- {_case_line(note)} ({note.name})\n" for note in supports)
 
 
-def _line(note: Note) -> str:
+def _case_line(note: Note) -> str:
     """Return all that a case says, in one line."""
     body = " ".join(note.body.split())
     return body if body.casefold().startswith(note.about.casefold()) else f"{note.about}: {body}"

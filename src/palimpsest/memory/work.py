@@ -10,7 +10,6 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Final, Literal, TypeAlias, TypeVar
 
-import msgspec
 from msgspec import Struct
 
 from palimpsest.agent.limits import price_of_limit
@@ -24,18 +23,16 @@ from palimpsest.core.ports import Clock, LogFile, LogStat
 from palimpsest.core.reading import LogReader, open_reader
 from palimpsest.core.spending import total_of
 from palimpsest.core.tokens import FAMILY_FACTORS, estimate, family_of
-from palimpsest.memory.changes import Memory, Tombstone
+from palimpsest.memory.changes import Memory
 from palimpsest.memory.note import Note
 from palimpsest.memory.notebook import Notebook
-from palimpsest.memory.store import TOMBSTONES, USER_SCOPE, NoteFolder, project_scope, scope_folder
+from palimpsest.memory.store import USER_SCOPE, NoteFolder, all_tombstones, project_scope, scope_folder, tombstones_in
 from palimpsest.memory.work_store import Claim, ClaimRules, DaySpending, JobClaims, JobsDatabase, RolloutFiles, RolloutRows, Tokens
-from palimpsest.stores.files import read_regular
 from palimpsest.stores.home import AnyHome, Home
 from palimpsest.stores.memory_config import MemoryConfig
 from palimpsest.wire.models import ModelCard
 
 _ID_LENGTH: Final = 12
-_stones = msgspec.json.Decoder(Tombstone)
 
 
 class PipelinePlaces:
@@ -81,28 +78,14 @@ class PipelinePlaces:
         """Return the notes of a scope."""
         return Notebook(self.note_folder(scope), self.home.clock)
 
-    def tombstones(self, scope: str) -> tuple[Tombstone, ...]:
-        """Return what was forgotten in a scope. The file is replaced as a whole, so that no lock is needed to read it."""
-        place = self.scope_folder(scope) / TOMBSTONES
-        try:
-            return tuple(_stones.decode(line) for line in read_regular(place).split(b"\n") if line)
-        except FileNotFoundError:
-            return ()
-        except (OSError, msgspec.DecodeError) as error:
-            raise StoreError(f"cannot read what was forgotten: {error}", where=str(place)) from error
-
     def memory_now(self, scope: str, notes: Mapping[str, Note]) -> Memory:
         """Return what changes of these notes are judged by, without taking the scope: for a look at what would change."""
         place = self.scope_folder(scope) / ".key"
-        return Memory(notes, self.tombstones(scope), place.read_bytes() if place.is_file() else b"", "consolidate")
-
-    def all_tombstones(self) -> tuple[Tombstone, ...]:
-        """Return what was forgotten in all scopes of the home, those of teams among them: an event may be the source of several notes."""
-        return tuple(stone for place in sorted(self.folder.glob(f"*/{TOMBSTONES}")) for stone in self.tombstones(place.parent.name))
+        return Memory(notes, tombstones_in(place.parent), place.read_bytes() if place.is_file() else b"", "consolidate")
 
     def forgotten_events(self) -> frozenset[str]:
         """Return the ids of events whose notes were forgotten, in any scope of the home."""
-        return frozenset(each for stone in self.all_tombstones() for each in stone.evidence)
+        return frozenset(each for stone in all_tombstones(self.folder) for each in stone.evidence)
 
     def rollouts(self, scope: str) -> RolloutFiles:
         """Return the summaries of a scope as files."""
@@ -159,9 +142,21 @@ def kept_alive(claims: JobClaims, claim: Claim, seconds: float) -> Iterator[Owne
 
 
 Result = TypeVar("Result")
+# The reasons are the same at every turn, so that each is recorded once.
+JOBS_OFF: Final = "memory.jobs is off, so no model is asked"
+DAY_SPENT: Final = "the tokens of a day for memory are spent (memory.day_tokens_read, memory.day_tokens_written)"
 # How far the tokens of a request may lie above their estimate, and tokens that every request has beside its prompt.
 _MARGIN: Final = 1.3
 _OVERHEAD: Final = 500
+# Tokens of a reply of an unknown model that has no limit of its own.
+_LONGEST_REPLY: Final = 4_000
+_NEWEST: Final = 2**53
+
+
+def check_jobs(config: MemoryConfig) -> None:
+    """Raise `OverBudget` if jobs of memory may ask no model at all."""
+    if config.jobs == "off":
+        raise OverBudget(JOBS_OFF, where="memory")
 
 
 class RunCost(Struct, frozen=True):
@@ -181,17 +176,18 @@ class Reservation(Struct, frozen=True):
     usd: float
 
 
-class RunMeter:
-    """The budgets of one run: US dollars of the run, and tokens of the day, which all processes of a home share. Safe in threads.
+class MemoryMeter:
+    """What memory may ask for: tokens of a day (UTC), which all processes of a home share, and dollars of one run. Safe in threads.
 
-    A call that uses more than was reserved for it counts in full, and later reservations grow by as much: a model that reads more tokens
-    than estimated exceeds a budget by the excess of the calls that were under way when that was found out, and by no other call. Raises
-    `BadInput` if no price of the model is known.
+    Without a card, the model is that of a session: its tokens are estimated by the highest count of all models, and no dollars are
+    counted. A call that uses more than was reserved for it counts in full, and later reservations grow by as much: a model that reads
+    more tokens than estimated exceeds a budget by the excess of the calls that were under way when that was found out, and by no other
+    call. Raises `BadInput` if no price of the model is known.
     """
 
-    def __init__(self, card: ModelCard, spending: DaySpending, clock: Clock, *, usd: float, day: Tokens) -> None:
+    def __init__(self, card: ModelCard | None, spending: DaySpending, clock: Clock, *, day: Tokens, usd: float = math.inf) -> None:
         self._card = card
-        self._tariff = price_of_limit(card, usd, "run without a model (--no-model)", "memory.run_usd")
+        self._tariff = None if card is None else price_of_limit(card, usd, "run without a model (--no-model)", "memory.run_usd")
         self._spending = spending
         self._clock = clock
         self._usd = usd
@@ -202,36 +198,36 @@ class RunMeter:
         self._excess = (1.0, 1.0)
         self.spent = RunCost()
 
-    def with_budget(self, usd: float) -> "RunMeter":
+    def with_budget(self, usd: float) -> "MemoryMeter":
         """Return a meter of the same model and day with another budget, which has spent nothing yet."""
-        return RunMeter(self._card, self._spending, self._clock, usd=usd, day=self._day)
+        return MemoryMeter(self._card, self._spending, self._clock, usd=usd, day=self._day)
 
-    def reserve(self, want: Ask) -> Reservation:
+    def reserve(self, want: Ask, *, cached_is_free: bool = False) -> Reservation:
         """Reserve the most that a call can use. Raises `OverBudget` if the run or the day does not allow it."""
-        tokens = self._with_excess(most_tokens(want, self._card))
-        usd = self._tariff.bill(Usage(input=tokens.read, output=tokens.written)).total
+        tokens = self._with_excess(most_tokens(want, self._card, cached_is_free=cached_is_free))
+        usd = self._usd_of(Usage(input=tokens.read, output=tokens.written))
         day = datetime.fromtimestamp(self._clock.now() / 1000, UTC).strftime("%Y-%m-%d")
         with self._lock:
             if self.spent.usd + self._reserved + usd > self._usd:
                 raise OverBudget(f"the budget of ${self._usd:g} for a run does not allow another call of up to ${usd:.4f}", where="memory")
             if not self._spending.reserve(day, tokens, self._day):
-                raise OverBudget(
-                    f"the tokens of memory for {day} are used up; memory.day_tokens_read and day_tokens_written", where="memory"
-                )
+                raise BudgetSpent(DAY_SPENT, where="memory")
             self._reserved += usd
         return Reservation(day, tokens, usd)
 
-    def settle(self, reservation: Reservation, usage: Usage | None) -> None:
-        """Replace a reservation by the use. Of a failed call nothing is known, so that its tokens count as used.
+    def settle(self, reservation: Reservation, usage: Usage | None, most_read: int | None = None) -> None:
+        """Replace a reservation by the use; what is cached is free and at most `most_read` counts as read, if that is given.
 
-        The same holds for a reply that does not say what was read or written.
+        Of a failed call nothing is known, so that its tokens count as used. The same holds for a reply that does not say what was read or
+        written.
         """
         with self._lock:
             self._reserved -= reservation.usd
             if usage is None or not (usage.prompt and usage.output):
                 used, usd = reservation.tokens, reservation.usd
             else:
-                used, usd = Tokens(usage.prompt, usage.output), self._tariff.bill(usage).total
+                read = usage.prompt if most_read is None else min(usage.prompt - usage.cache_read, most_read)
+                used, usd = Tokens(read, usage.output), self._usd_of(usage)
                 self._learn_excess(used, reservation.tokens)
                 difference = Tokens(used.read - reservation.tokens.read, used.written - reservation.tokens.written)
                 self._spending.add(reservation.day, difference)
@@ -244,6 +240,9 @@ class RunMeter:
             self._reserved -= reservation.usd
             self._spending.add(reservation.day, Tokens(-reservation.tokens.read, -reservation.tokens.written))
 
+    def _usd_of(self, usage: Usage) -> float:
+        return 0.0 if self._tariff is None else self._tariff.bill(usage).total
+
     def _with_excess(self, estimated: Tokens) -> Tokens:
         read, written = self._excess
         return Tokens(math.ceil(estimated.read * read), math.ceil(estimated.written * written))
@@ -255,15 +254,28 @@ class RunMeter:
         self._excess = (read * max(1.0, over_read), written * max(1.0, over_written))
 
 
-def most_tokens(want: Ask, card: ModelCard) -> Tokens:
-    """Return the most tokens that a call reads and writes, as far as an estimate tells."""
-    shown = "\n".join(text_of(item.content) for item in want.items)
-    text = estimate(f"{want.system}{want.prompt}{want.schema}{shown}", FAMILY_FACTORS[family_of(card.name)])
-    return Tokens(int(text * _MARGIN) + _OVERHEAD, min(want.reply or card.reply, card.reply))
+def day_meter(memory: Path, clock: Clock, config: MemoryConfig) -> MemoryMeter:
+    """Return what the jobs of a session may use on a day, counted in the folder `memory` of a home."""
+    return MemoryMeter(None, DaySpending(memory), clock, day=Tokens(config.day_tokens_read, config.day_tokens_written))
 
 
-def metered(steps: Generator[Want, Answer, Result], meter: RunMeter) -> Generator[Want, Answer, Result]:
-    """Run steps so that each of their calls is reserved before and settled after it; `OverBudget` is thrown into them."""
+def most_tokens(want: Ask, card: ModelCard | None, *, cached_is_free: bool = False) -> Tokens:
+    """Return the most tokens that a call reads and writes, as far as an estimate tells; without the items if what is cached is free."""
+    shown = "" if cached_is_free else "\n".join(text_of(item.content) for item in want.items)
+    factor = max(FAMILY_FACTORS.values()) if card is None else FAMILY_FACTORS[family_of(card.name)]
+    text = estimate(f"{want.system}{want.prompt}{want.schema}{shown}", factor)
+    written = want.reply or _LONGEST_REPLY if card is None else min(want.reply or card.reply, card.reply)
+    return Tokens((int(text * _MARGIN) + _OVERHEAD) * want.turns, written * want.turns)
+
+
+def metered(
+    steps: Generator[Want, Answer, Result], meter: MemoryMeter, *, cached_is_free: bool = False, after: int = -1
+) -> Generator[Want, Answer, Result]:
+    """Run steps so that each of their calls is reserved before and settled after it; `OverBudget` is thrown into them.
+
+    With `cached_is_free`, the prefix that a request shares with its session is not counted, nor what is read from a cache, also where a
+    server does not report that. `after` is the event behind which the replies to a want of several turns are found.
+    """
     given: Answer | PalimpsestError = None
     while True:
         try:
@@ -272,13 +284,13 @@ def metered(steps: Generator[Want, Answer, Result], meter: RunMeter) -> Generato
             result: Result = stop.value
             return result
         try:
-            given = (yield want) if not isinstance(want, Ask) else (yield from _counted(want, meter))
+            given = (yield want) if not isinstance(want, Ask) else (yield from _counted(want, meter, after, cached_is_free=cached_is_free))
         except PalimpsestError as error:
             given = error
 
 
-def _counted(want: Ask, meter: RunMeter) -> Generator[Want, Answer, Answer]:
-    reservation = meter.reserve(want)
+def _counted(want: Ask, meter: MemoryMeter, after: int, *, cached_is_free: bool) -> Generator[Want, Answer, Answer]:
+    reservation = meter.reserve(want, cached_is_free=cached_is_free)
     try:
         answer = yield want
     except BaseException as error:
@@ -288,8 +300,20 @@ def _counted(want: Ask, meter: RunMeter) -> Generator[Want, Answer, Answer]:
             # Also after an interrupt: what was sent may have to be paid.
             meter.settle(reservation, None)
         raise
-    meter.settle(reservation, answer.usage if isinstance(answer, ModelReplied) else None)
+    if not (isinstance(answer, ModelReplied) and answer.usage.prompt and answer.usage.output):
+        meter.settle(reservation, None)
+        return answer
+    replies = (answer,) if want.turns == 1 else (yield from _replies_of_turns(answer, after))
+    # What was reserved for a turn is its request without the prefix, which the session has paid for.
+    most_read = reservation.tokens.read * len(replies) // want.turns if cached_is_free else None
+    meter.settle(reservation, total_of(reply.usage for reply in replies), most_read)
     return answer
+
+
+def _replies_of_turns(last: ModelReplied, after: int) -> Generator[Want, Answer, tuple[ModelReplied, ...]]:
+    """Return all replies to a want of several turns: its last one, and those before it in the log."""
+    events = yield from span(EventSpan(after + 1, _NEWEST))
+    return tuple(event.body for event in events if isinstance(event.body, ModelReplied) and event.body.purpose == last.purpose)
 
 
 NotDue: TypeAlias = Literal["current", "open", "sub_agent", "not_interactive", "fresh", "too_old", "unreadable"]
@@ -392,93 +416,3 @@ def _last_event_at(lines: LogFile, reader: LogReader) -> int:
         if place >= 0 or start == 0:
             return decode_line(tail[place + 1 :], lines.name, start + place + 1).at if tail else reader.opened.at
         wanted *= 4
-
-
-BudgetResult = TypeVar("BudgetResult")
-# The reasons are the same at every turn, so that each is recorded once.
-JOBS_OFF: Final = "memory.jobs is off, so no model is asked"
-DAY_SPENT: Final = "the tokens of a day for memory are spent (memory.day_tokens_read, memory.day_tokens_written)"
-# How far the tokens of a request may lie above their estimate, and tokens that every request has beside its prompt.
-_BUDGET_MARGIN: Final = 1.3
-_BUDGET_OVERHEAD: Final = 500
-# Tokens of a reply that has no limit of its own.
-_LONGEST_REPLY: Final = 4_000
-_NEWEST: Final = 2**53
-
-
-class DayBudget:
-    """What jobs of memory may use on a day (UTC), counted in the home for all processes together."""
-
-    def __init__(self, folder: Path, clock: Clock, config: MemoryConfig) -> None:
-        self._folder = folder
-        self._clock = clock
-        self._config = config
-
-    def check_jobs(self) -> None:
-        """Raise `OverBudget` if jobs of memory may ask no model at all."""
-        if self._config.jobs == "off":
-            raise OverBudget(JOBS_OFF, where="memory")
-
-    def metered(
-        self, steps: Generator[Want, Answer, BudgetResult], *, cached_is_free: bool = False, after: int = -1
-    ) -> Generator[Want, Answer, BudgetResult]:
-        """Run steps and count their requests, for `yield from`. Raises `OverBudget` before a request that the day has no tokens for.
-
-        With `cached_is_free`, the prefix that a request shares with its session is not counted, nor what is read from a cache, also
-        where a server does not report that. `after` is the event behind which the replies to a want of several turns are found. A request
-        that the provider refused has used nothing. What another failed request has used, or one whose reply does not say it, is not
-        known; it counts with what was reserved.
-        """
-        given: Answer = None
-        error: PalimpsestError | None = None
-        while True:
-            try:
-                want = steps.send(given) if error is None else steps.throw(error)
-            except StopIteration as stop:
-                result: BudgetResult = stop.value
-                return result
-            given, error = None, None
-            reserved = self._reserve(want) if isinstance(want, Ask) else None
-            turns = want.turns if isinstance(want, Ask) else 1
-            try:
-                given = yield want
-            except PalimpsestError as raised:
-                error = raised
-            if reserved is not None and isinstance(given, ModelReplied) and given.usage.prompt and given.usage.output:
-                replies = (given,) if turns == 1 else (yield from _replies_of_turns(given, after))
-                # What was reserved for a turn is its request without the prefix, which the session has paid for.
-                most = reserved[1].read * len(replies) // turns if cached_is_free else None
-                self._settle(reserved, total_of(reply.usage for reply in replies), most)
-            elif reserved is not None and isinstance(error, ProviderError) and error.is_refusal:
-                self._settle(reserved, Usage(), None)
-
-    def _reserve(self, want: Ask) -> "tuple[str, Tokens]":
-        from palimpsest.memory.work_store import Tokens  # SQLite; a start is measured in milliseconds
-
-        self.check_jobs()
-        day = datetime.fromtimestamp(self._clock.now() / 1000, UTC).date().isoformat()
-        # The schema is sent too, and a model may count more tokens than the estimate: what was used must not exceed what was allowed.
-        read = estimate(f"{want.system}{want.prompt}{want.schema}", max(FAMILY_FACTORS.values()))
-        tokens = Tokens((int(read * _BUDGET_MARGIN) + _BUDGET_OVERHEAD) * want.turns, (want.reply or _LONGEST_REPLY) * want.turns)
-        if not self._spending().reserve(day, tokens, Tokens(self._config.day_tokens_read, self._config.day_tokens_written)):
-            raise BudgetSpent(DAY_SPENT, where="memory")
-        return day, tokens
-
-    def _settle(self, reserved: "tuple[str, Tokens]", usage: Usage, most_read: int | None) -> None:
-        """Count what was used in place of what was reserved; at most `most_read` if what is cached is free."""
-        from palimpsest.memory.work_store import Tokens
-
-        day, tokens = reserved
-        read = usage.prompt if most_read is None else min(usage.prompt - usage.cache_read, most_read)
-        self._spending().add(day, Tokens(read - tokens.read, usage.output - tokens.written))
-
-    def _spending(self) -> "DaySpending":
-        from palimpsest.memory.work_store import DaySpending
-
-        return DaySpending(self._folder)
-
-
-def _replies_of_turns(last: ModelReplied, after: int) -> Generator[Want, Answer, tuple[ModelReplied, ...]]:
-    """Return all replies to a want of several turns: its last one, and those before it in the log."""
-    events = yield from span(EventSpan(after + 1, _NEWEST))
-    return tuple(event.body for event in events if isinstance(event.body, ModelReplied) and event.body.purpose == last.purpose)

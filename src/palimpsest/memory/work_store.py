@@ -12,7 +12,7 @@ from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.core.items import Value
 from palimpsest.core.ports import Clock
 from palimpsest.stores.database import is_damaged
-from palimpsest.stores.files import make_private_folder, open_in_folder, store_errors, write_private
+from palimpsest.stores.files import bounded_text, make_private_folder, open_in_folder, store_errors, write_private
 
 FILE_NAME: Final = "jobs.sqlite"
 # Another process holds the file for some milliseconds at most.
@@ -152,7 +152,7 @@ class JobClaims:
     def claim(self, kind: JobKind, key: str, watermark: int) -> Claim | SkipReason:
         """Take a job whose input has this watermark, or say why not. A newer watermark than that of the last try resets the tries."""
         with self._database.transaction() as database:
-            row = _row(database, kind, key)
+            row = _claim_row(database, kind, key)
             if row is not None and row.success_watermark >= watermark:
                 return "up_to_date"
             advanced = row is None or watermark > row.watermark
@@ -163,7 +163,7 @@ class JobClaims:
     def claim_pending(self, kind: JobKind, key: str, cooldown_ms: int = 0) -> Claim | SkipReason:
         """Take a job that was enqueued since its last success, or say why not; after a success it waits for the cooldown."""
         with self._database.transaction() as database:
-            row = _row(database, kind, key)
+            row = _claim_row(database, kind, key)
             if row is None or row.watermark <= row.success_watermark:
                 return "up_to_date"
             # A clock that was set back does not make the cooldown longer.
@@ -180,7 +180,7 @@ class JobClaims:
 
     def enqueue_in(self, database: sqlite3.Connection, kind: JobKind, key: str) -> None:
         """As `enqueue`, within a transaction."""
-        row = _row(database, kind, key)
+        row = _claim_row(database, kind, key)
         watermark = max(self._clock.now(), 0 if row is None else row.watermark + 1)
         database.execute(
             "INSERT INTO jobs (kind, key, status, retries_left, watermark) VALUES (?1, ?2, 'pending', ?3, ?4)"
@@ -246,7 +246,7 @@ class JobClaims:
         if not self._database.exists:
             return None
         with self._database.transaction() as database:
-            return _row(database, kind, key)
+            return _claim_row(database, kind, key)
 
     def rows(self) -> tuple[ClaimRow, ...]:
         """Return the states of all jobs, by kind and key."""
@@ -277,7 +277,7 @@ class JobClaims:
         return claim
 
 
-def _row(database: sqlite3.Connection, kind: JobKind, key: str) -> ClaimRow | None:
+def _claim_row(database: sqlite3.Connection, kind: JobKind, key: str) -> ClaimRow | None:
     found = database.execute(f"SELECT {_COLUMNS} FROM jobs WHERE kind = ? AND key = ?", (kind, key)).fetchone()  # noqa: S608 - fixed names
     return None if found is None else ClaimRow(*found)
 
@@ -451,7 +451,7 @@ class RolloutFiles:
             names = sorted(entry.name for entry in os.scandir(self.folder) if entry.name.endswith(".md"))[:MOST_SUMMARIES]
         except (FileNotFoundError, NotADirectoryError):
             return {}
-        texts = {name.removesuffix(".md"): _text(self.folder / name) for name in names}
+        texts = {name.removesuffix(".md"): bounded_text(self.folder / name, LARGEST_SUMMARY) for name in names}
         return {stem: text for stem, text in texts.items() if text is not None}
 
     def write(self, stem: str, text: str) -> None:
@@ -472,16 +472,6 @@ class RolloutFiles:
         if not stem or stem.startswith(".") or not all(letter.isascii() and (letter.isalnum() or letter in "-_") for letter in stem):
             raise BadInput("the name of a summary has letters, digits, - and _", where=stem[:80])
         return self.folder / f"{stem}.md"
-
-
-def _text(path: Path) -> str | None:
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as file:
-            data = file.read(LARGEST_SUMMARY + 1)
-        return data.decode() if len(data) <= LARGEST_SUMMARY else None
-    except (OSError, UnicodeDecodeError):
-        return None
 
 
 _STAGE_COLUMNS: Final = (

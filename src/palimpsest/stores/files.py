@@ -71,6 +71,17 @@ def read_regular(path: Path) -> bytes:
         return file.read()
 
 
+def bounded_text(path: Path, most: int) -> str | None:
+    """Return the text of a regular file of at most so many bytes; `None` for a link, and for what is larger, no file or no text."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            data = file.read(most + 1) if stat.S_ISREG(os.fstat(handle).st_mode) else None
+        return None if data is None or len(data) > most else data.decode()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
 def sync_folder(folder: Path) -> None:
     """Sync a folder, so that a new name in it survives a power cut."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

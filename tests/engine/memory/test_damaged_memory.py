@@ -1,9 +1,11 @@
 """Damaged files of memory: a session goes on, notes are read and changed, and nothing that was forgotten is learned again."""
 
 import asyncio
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from finished_sessions import add_session
 from msgspec.structs import replace
 from recalling_desk import QUIET, TABS, Desk
 
@@ -11,8 +13,10 @@ from palimpsest.core.errors import StoreError
 from palimpsest.core.events import Failed, NoteForgotten, NoteSaved
 from palimpsest.memory.changes import AcceptedChange
 from palimpsest.memory.notebook import Notebook
+from palimpsest.memory.session_index import open_sessions
 from palimpsest.memory.store import NoteFolder
 from palimpsest.memory.work_store import DaySpending, JobsDatabase, Tokens
+from palimpsest.stores.home import Home
 from palimpsest.stores.in_memory import FixedClock
 
 CLOCK = FixedClock(1_780_000_000_000)
@@ -95,3 +99,15 @@ def test_a_damaged_database_of_jobs_is_an_error_that_says_what_deleting_it_costs
         spending.used("2026-05-28")
     place.unlink()
     assert spending.used("2026-05-28") == Tokens()
+
+
+def test_past_sessions_are_not_read_while_what_was_forgotten_cannot_be_read(tmp_path: Path) -> None:
+    add_session(tmp_path, "s")
+    place = tmp_path / "memory" / "user" / "tombstones.jsonl"
+    place.mkdir(parents=True)
+    with closing(open_sessions(tmp_path, Home(tmp_path).store)) as sessions:
+        with pytest.raises(StoreError) as raised:
+            sessions.refresh(10.0)
+        assert raised.value.where == str(place)
+        place.rmdir()
+        assert sessions.refresh(10.0).read == 1

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 import pytest
@@ -11,18 +13,22 @@ from palimpsest.core.events import Event, ModelReplied, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolResult
 from palimpsest.core.plans import Ask, Want, run_steps
 from palimpsest.core.tokens import estimate
-from palimpsest.memory.changes import AcceptedChange, Memory, QuotableEvent, RefusedChange
+from palimpsest.memory.changes import QuotableEvent
 from palimpsest.memory.evidence import line_of_source, manifest, newest_within, sources_of
-from palimpsest.memory.extract import Judged, changes_schema, extraction, proposed_changes
+from palimpsest.memory.extract import Proposed, changes_schema, proposed_changes
+from palimpsest.memory.extraction import AppliedChanges, apply_changes
 from palimpsest.memory.note import Note
+from palimpsest.memory.notebook import Memories, Notebook
+from palimpsest.memory.store import NoteFolder
+from palimpsest.stores.in_memory import FixedClock
 
 USER = QuotableEvent("s:1", "user", "I always deploy on fridays", "2026-05-01T10:00:00Z")
-EMPTY = Memory({})
+CLOCK = FixedClock(1_780_000_000_000)
 DRAFT = {"kind": "user", "about": "deploys on fridays", "body": "The user deploys on fridays.", "backstory": "said on 2026-05-01"}
 ADD = {"type": "add", "note": DRAFT, "evidence": ["s:1"], "quote": "always deploy on fridays"}
 
 
-def answered(*texts: str, sources: tuple[QuotableEvent, ...] = (USER,)) -> tuple[list[Ask], tuple[Judged, ...]]:
+def answered(*texts: str, sources: tuple[QuotableEvent, ...] = (USER,)) -> tuple[list[Ask], AppliedChanges]:
     """The requests and the outcome of an extraction that a model answers with these texts; the last one is repeated."""
     asked: list[Ask] = []
 
@@ -31,7 +37,10 @@ def answered(*texts: str, sources: tuple[QuotableEvent, ...] = (USER,)) -> tuple
         asked.append(want)
         return ModelReplied((Text(texts[min(len(asked), len(texts)) - 1], "assistant"),), purpose=want.purpose)
 
-    return asked, run_steps(extraction(sources, EMPTY), answer)
+    proposed = run_steps(proposed_changes(sources, ()), answer)
+    with TemporaryDirectory() as folder:
+        user, project = (Notebook(NoteFolder(Path(folder) / scope, scope, CLOCK), CLOCK) for scope in ("user", "project-0"))
+        return asked, apply_changes(Memories(user, project), proposed.changes, proposed.read, "extract")
 
 
 def event(seq: int, body: UserSaid | ModelReplied | ToolReturned) -> Event:
@@ -105,7 +114,7 @@ def test_an_event_cannot_close_the_block_in_which_it_is_shown() -> None:
 @pytest.mark.states("ME-22")
 def test_an_empty_list_of_changes_is_a_success() -> None:
     asked, result = answered('{"changes": []}')
-    assert (len(asked), result) == (1, ())
+    assert (len(asked), result) == (1, AppliedChanges())
 
 
 def test_one_question_without_tools_is_asked_and_each_change_is_judged() -> None:
@@ -115,10 +124,9 @@ def test_one_question_without_tools_is_asked_and_each_change_is_judged() -> None
     assert (want.purpose, want.tools, want.head, want.reply, want.schema) == ("memory", False, False, 1_500, changes_schema())
     assert "[s:1] user: I always deploy on fridays" in want.prompt
     assert "{{" not in want.prompt
-    outcomes = [each.outcome for each in result]
-    assert isinstance(outcomes[0], AcceptedChange)
-    assert outcomes[0].saved[0].name == "user_deploys_on_fridays"
-    assert outcomes[1:] == [RefusedChange("the quotation is not in the events that it cites"), AcceptedChange(reason="confirmed")]
+    # The third says the same as the first, so that it changes nothing.
+    assert [(event.name, event.reason) for event in result.events] == [("user_deploys_on_fridays", "added")]
+    assert (result.saved, result.refused) == (1, ("the quotation is not in the events that it cites",))
 
 
 @pytest.mark.parametrize("text", ["", "no", '{"changes": [{"type": "grant"}]}', '{"changes": 3}'])
@@ -132,7 +140,7 @@ def test_a_reply_that_cannot_be_read_is_asked_for_once_more() -> None:
     assert len(asked) == 2
     assert asked[1].prompt.startswith(asked[0].prompt)
     assert "Your last reply could not be read (JSON is malformed" in asked[1].prompt
-    assert [type(each.outcome) for each in result] == [AcceptedChange]
+    assert (result.saved, result.refused) == (1, ())
 
 
 def test_of_a_thousand_changes_twenty_are_judged_and_the_others_are_counted() -> None:
@@ -151,12 +159,12 @@ def test_a_reply_cannot_change_what_it_adds_itself() -> None:
     retract = {"type": "retract", "name": name, "reason": "no", "evidence": ["s:1"], "quote": "always deploy on fridays"}
     missing = {**retract, "name": "user_of_nothing"}
     _, result = answered(json.dumps({"changes": [ADD, retract, {"type": "supersede", "name": name, **_without(ADD, "type")}, missing]}))
-    assert [each.outcome.reason for each in result] == [
-        "added",
+    assert [event.reason for event in result.events] == ["added"]
+    assert result.refused == (
         "a reply cannot change a note that it adds itself",
         "a reply cannot change a note that it adds itself",
         "there is no note 'user_of_nothing'",
-    ]
+    )
 
 
 def _without(values: Mapping[str, object], key: str) -> dict[str, object]:
@@ -175,7 +183,7 @@ def _without(values: Mapping[str, object], key: str) -> dict[str, object]:
 @pytest.mark.states("ME-23")
 def test_a_quotation_counts_in_other_forms_of_its_signs(said: str, quote: str) -> None:
     _, result = answered(json.dumps({"changes": [{**ADD, "quote": quote}]}), sources=(QuotableEvent("s:1", "user", said, USER.at),))
-    assert [each.outcome.reason for each in result] == ["added"]
+    assert [event.reason for event in result.events] == ["added"]
 
 
 @pytest.mark.parametrize(
@@ -195,7 +203,7 @@ def test_a_quotation_counts_in_other_forms_of_its_signs(said: str, quote: str) -
 @pytest.mark.states("ME-23")
 def test_what_the_events_do_not_support_or_no_note_can_hold_is_refused(changed: dict[str, object]) -> None:
     _, result = answered(json.dumps({"changes": [{**ADD, **changed}]}))
-    assert [type(each.outcome) for each in result] == [RefusedChange]
+    assert (result.events, len(result.refused)) == ((), 1)
 
 
 @pytest.mark.states("ME-16")
@@ -221,7 +229,7 @@ def test_without_new_events_nothing_is_asked() -> None:
     def answer(want: Want) -> ModelReplied:
         raise AssertionError(want)
 
-    assert run_steps(extraction((), EMPTY), answer) == ()
+    assert run_steps(proposed_changes((), ()), answer) == Proposed()
 
 
 @pytest.mark.states("CC-59")

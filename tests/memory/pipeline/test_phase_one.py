@@ -12,7 +12,7 @@ from palimpsest.core.events import Body, ContextStated, Event, ModelReplied, Ses
 from palimpsest.core.items import Opaque, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.plans import Ask, Want, run_steps
 from palimpsest.core.tokens import estimate
-from palimpsest.memory.changes import AcceptedChange, Memory, QuotableEvent, RefusedChange
+from palimpsest.memory.changes import AddNote, QuotableEvent
 from palimpsest.memory.extract import PHASE_ONE_MOST_WRITTEN as MOST_WRITTEN
 from palimpsest.memory.extract import SessionOutput, phase_one, session_schema, without_model
 from palimpsest.memory.summaries import (
@@ -29,7 +29,6 @@ from palimpsest.memory.summaries import (
 )
 
 AT = 1_780_000_000_000
-USER, PROJECT = Memory({}, key=b"u"), Memory({}, key=b"p")
 
 
 def events(*bodies: Body) -> list[Event]:
@@ -79,7 +78,7 @@ def answered(reply: object, sent: list[Ask] | None = None, limit: int = 100_000)
             sent.append(want)
         return ModelReplied((Text(json.dumps(reply), "assistant"),), purpose=want.purpose)
 
-    return run_steps(phase_one(read_session("s", SESSION), USER, PROJECT, limit=limit), answer)
+    return run_steps(phase_one(read_session("s", SESSION), (), limit=limit), answer)
 
 
 def test_a_session_is_read_as_user_texts_replies_and_outcomes_of_tools() -> None:
@@ -133,7 +132,7 @@ def test_a_prompt_with_its_notes_stays_within_the_limit() -> None:
         sent.append(want)
         return ModelReplied((Text(json.dumps({**REPLY, "changes": []}), "assistant"),))
 
-    run_steps(phase_one(read_session("s", many), USER, PROJECT, limit=8_000), answer)
+    run_steps(phase_one(read_session("s", many), (), limit=8_000), answer)
     assert 6_000 < estimate(sent[0].prompt) <= 8_000
     assert "events left out" in sent[0].prompt
     assert "message 0 " in sent[0].prompt
@@ -157,7 +156,7 @@ def test_unknown_keys_and_wrong_values_fail_the_job(reply: object) -> None:
     assert caught.value.kind == "malformed"
 
 
-def test_a_reply_becomes_a_summary_and_judged_changes() -> None:
+def test_a_reply_becomes_a_summary_and_proposed_changes() -> None:
     output = answered(REPLY)
     assert output.body == (
         "# Fixed the parser\n\nA parser in /p.\n\n## Task 1: fix the parser\nOutcome: success\nWhat the user prefers:\n- tabs\n"
@@ -165,21 +164,8 @@ def test_a_reply_becomes_a_summary_and_judged_changes() -> None:
     )
     assert (output.slug, output.is_by_model) == ("Fix: parser", True)
     (change,) = output.changes
-    assert change.is_user
-    assert isinstance(change.outcome, AcceptedChange)
-    assert [(note.name, note.trust, note.evidence) for note in change.outcome.saved] == [("user_uses_tabs", "stated", ("s:2",))]
-
-
-def test_a_change_that_quotes_what_was_not_sent_is_refused() -> None:
-    change = {"type": "add", "note": DRAFT, "evidence": ["s:4"], "quote": "REMEMBER THIS"}
-    (judged,) = answered({**REPLY, "changes": [change]}).changes
-    assert isinstance(judged.outcome, RefusedChange)
-
-
-def test_a_correction_across_user_and_project_is_refused() -> None:
-    change = {"type": "supersede", "name": "project_x", "note": DRAFT, "evidence": ["s:2"], "quote": "use tabs"}
-    (judged,) = answered({**REPLY, "changes": [change]}).changes
-    assert judged.outcome == RefusedChange("a note about the user and one about the project do not correct each other")
+    assert isinstance(change, AddNote)
+    assert (change.note.about, change.evidence) == ("uses tabs", ("s:2",))
 
 
 def test_an_answer_without_tasks_is_no_summary() -> None:
@@ -194,7 +180,7 @@ def test_a_session_in_which_the_user_said_nothing_is_not_asked_about() -> None:
     def answer(want: Want) -> ModelReplied:
         raise AssertionError(want)
 
-    assert run_steps(phase_one(silent, USER, PROJECT, limit=1_000), answer) == SessionOutput()
+    assert run_steps(phase_one(silent, (), limit=1_000), answer) == SessionOutput()
     assert without_model(silent) == SessionOutput()
 
 

@@ -1,5 +1,4 @@
 import random
-from collections.abc import Sequence
 
 import pytest
 
@@ -9,6 +8,7 @@ from palimpsest.memory.recall_ranking import (
     SIMILAR_WEIGHTS,
     WEIGHTS,
     RankingOptions,
+    Similar,
     Standing,
     feature_columns,
     find_candidates,
@@ -153,24 +153,11 @@ def test_features_without_a_weight_do_not_count() -> None:
     assert linear_scores({"match": [1.0, 3.0], "cover": [5.0, 5.0]}, {"match": 0.5, "unknown": 9.0}) == [0.5, 1.5]
 
 
-class Meanings:
-    """Similarities that a test chooses, by unit number."""
-
-    def __init__(self, *values: float) -> None:
-        self._values = values
-
-    def nearest(self, count: int) -> list[int]:
-        return sorted(range(len(self._values)), key=lambda number: -self._values[number])[:count]
-
-    def similarities(self, numbers: Sequence[int]) -> list[float]:
-        return [self._values[number] for number in numbers]
-
-
 def test_similar_units_are_candidates_without_a_common_word_and_similarity_is_a_feature() -> None:
     index = RecallIndex((RecallUnit("1", "the kitten sleeps"), RecallUnit("2", "pet insurance"), RecallUnit("3", "tax forms")))
 
     assert rank(index, "feline") == ()
-    assert [hit.unit.id for hit in rank(index, "feline", similar=Meanings(0.9, 0.4, 0.1))] == ["1", "2", "3"]
+    assert [hit.unit.id for hit in rank(index, "feline", similar=Similar([0.9, 0.4, 0.1]))] == ["1", "2", "3"]
     assert tuple(SIMILAR_WEIGHTS) == (*FEATURES, "similar", "similar_with_next")
 
 
@@ -178,7 +165,7 @@ def test_hidden_units_are_not_returned_for_their_meaning_either() -> None:
     index = RecallIndex((RecallUnit("1", "the kitten sleeps"), RecallUnit("2", "pet insurance")))
     index.hide(("1",))
 
-    assert [hit.unit.id for hit in rank(index, "feline", similar=Meanings(0.9, 0.4))] == ["2"]
+    assert [hit.unit.id for hit in rank(index, "feline", similar=Similar([0.9, 0.4]))] == ["2"]
 
 
 def test_a_column_is_standardized_and_equal_values_are_zero() -> None:

@@ -10,7 +10,7 @@ from palimpsest.core.plans import Answer, Ask, Want, run_steps
 from palimpsest.memory.consolidation import ScopeResult, drop_lost, scope_steps
 from palimpsest.memory.phase_one import ModelUse, SessionResult, session_steps
 from palimpsest.memory.pipeline import RunReport, no_announcement, planned, run_without_model
-from palimpsest.memory.work import PipelinePlaces, RunMeter
+from palimpsest.memory.work import MemoryMeter, PipelinePlaces
 from palimpsest.memory.work_store import Tokens
 from palimpsest.stores.home import Home
 from palimpsest.stores.in_memory import FixedClock
@@ -58,7 +58,7 @@ def run_now(places: PipelinePlaces, announce: Callable[[str, str], None] = no_an
 
 def model_use(places: PipelinePlaces, usd: float = 10.0, day: Tokens | None = None) -> ModelUse:
     """A model with budgets."""
-    meter = RunMeter(CARD, places.spending, places.home.clock, usd=usd, day=day or Tokens(1_000_000, 100_000))
+    meter = MemoryMeter(CARD, places.spending, places.home.clock, usd=usd, day=day or Tokens(1_000_000, 100_000))
     return ModelUse("", CARD.window, meter)
 
 

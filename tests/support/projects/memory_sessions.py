@@ -75,7 +75,8 @@ class MemorySession:
     @staticmethod
     def files_of(session: "MemorySession") -> dict[str, str]:
         """The files that a new tree over the same notes shows, sorted by path."""
-        return dict(sorted(SessionTree(session.agent.session, session.agent.toolbox.workspace.root, session.memory).files().items()))
+        tree = SessionTree(session.agent.session, session.agent.toolbox.workspace.root, lambda: session.memory.memories)
+        return dict(sorted(tree.files().items()))
 
     def _append(self, body: Body) -> str:
         event = self.agent.session.log.append(body, foreign=True)

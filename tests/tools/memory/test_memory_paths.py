@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palimpsest.agent.tool import ToolError
-from palimpsest.memory.tool_calls import ROOT, checked_path, is_below
+from palimpsest.memory.tree import ROOT, checked_path, is_below
 
 ESCAPES = [
     "/memories/../etc/passwd",

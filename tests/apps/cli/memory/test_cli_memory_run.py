@@ -147,7 +147,7 @@ def test_the_status_of_an_empty_home_writes_nothing(pal: Pal) -> None:
     assert not (pal.home.folder / "memory").exists()
 
 
-def test_the_status_names_quarantine_files_that_are_no_notes_missing_history_and_sessions_without_an_index(filled: Pal) -> None:
+def test_the_status_names_quarantine_files_that_are_no_notes_and_sessions_without_an_index(filled: Pal) -> None:
     folder = filled.home.folder / "memory" / "user"
     note = filled("memory", "add", "likes tea", "--kind", "user")
     assert note.exit_code == 0
@@ -155,15 +155,13 @@ def test_the_status_names_quarantine_files_that_are_no_notes_missing_history_and
     (text,) = [path.read_text() for path in (folder / "notes").glob("user_likes*.md")]
     (folder / "quarantine" / "user_held.md").write_text(text.replace("user_likes_tea", "user_held").replace("stated", "quarantined"))
     (scope,) = filled.json("memory", "status")["scopes"]
-    problem = "1 changed notes are in no commit yet"
-    assert scope == {"scope": "user", "notes": 1, "quarantine": 1, "unreadable": 1, "history_problem": problem}
+    assert scope == {"scope": "user", "notes": 1, "quarantine": 1, "unreadable": 1}
     assert filled.json("memory", "status")["unindexed"] == 3
     lines = filled("memory", "status").stdout.splitlines()
-    assert lines[3:7] == [
+    assert lines[3:6] == [
         "sessions that recall has not indexed yet: 3",
         "user: 1 note in quarantine; `pal memory list --quarantine`",
         "user: 1 file that cannot be read as notes; `pal memory list` names them",
-        f"user: history: {problem}",
     ]
     filled("memory", "run", "--no-model")
     assert filled.json("memory", "status")["unindexed"] == 0

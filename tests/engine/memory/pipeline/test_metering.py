@@ -11,7 +11,7 @@ from palimpsest.core.errors import OverBudget, ProviderError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.items import Text
 from palimpsest.core.plans import Ask, Want, ask, run_steps
-from palimpsest.memory.work import RunCost, RunMeter, metered, most_tokens
+from palimpsest.memory.work import MemoryMeter, RunCost, metered, most_tokens
 from palimpsest.memory.work_store import DaySpending, Tokens
 from palimpsest.stores.in_memory import FixedClock
 
@@ -19,8 +19,8 @@ ASK = Ask((), "a prompt of some words", "memory", reply=1_000)
 MOST = most_tokens(ASK, CARD)
 
 
-def meter_in(folder: Path, usd: float = 1.0, day: Tokens | None = None) -> RunMeter:
-    return RunMeter(CARD, DaySpending(folder), FixedClock(START), usd=usd, day=day or Tokens(1_000_000, 100_000))
+def meter_in(folder: Path, usd: float = 1.0, day: Tokens | None = None) -> MemoryMeter:
+    return MemoryMeter(CARD, DaySpending(folder), FixedClock(START), usd=usd, day=day or Tokens(1_000_000, 100_000))
 
 
 def test_a_call_is_counted_by_its_use(tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ from palimpsest.core.events import CallStarted, ModelReplied, TurnEnded, TurnSta
 from palimpsest.core.items import Text
 from palimpsest.memory.note_index import NoteIndex
 from palimpsest.memory.query import MemorySearch
-from palimpsest.memory.recall_ranking import rank
+from palimpsest.memory.recall_ranking import Similar, rank
 from palimpsest.memory.session_index import open_sessions
 from palimpsest.memory.session_memory import SessionMemory, session_memory
-from palimpsest.memory.vectors import query_similarity
+from palimpsest.memory.vectors import Embedder, query_similarity
 from palimpsest.providers.scripted import Scripted
 
 EMBEDDED = replace(QUIET, recall_embeddings=True)
@@ -31,18 +31,7 @@ KITTEN = note("project_kitten", "the kitten naps upstairs")
 TAX = note("project_tax", "levy papers belong downstairs")
 
 
-class ConceptSimilarity:
-    def __init__(self, values: list[float]) -> None:
-        self._values = values
-
-    def nearest(self, count: int) -> list[int]:
-        return sorted(range(len(self._values)), key=lambda number: (-self._values[number], number))[:count]
-
-    def similarities(self, numbers: Sequence[int]) -> list[float]:
-        return [self._values[number] for number in numbers]
-
-
-class Concepts:
+class Concepts(Embedder):
     """A small model: a vector says which of two groups of words a text has words of. It keeps the texts that it made vectors of."""
 
     name = "concepts"
@@ -55,10 +44,10 @@ class Concepts:
         self.embedded += texts
         return [self._vector(text) for text in texts]
 
-    def similarity(self, query: str, vectors: Sequence[bytes]) -> ConceptSimilarity:
+    def similarity(self, query: str, vectors: Sequence[bytes]) -> Similar:
         asked = struct.unpack("<2f", self._vector(query))
         rows = [struct.unpack("<2f", each or bytes(8)) for each in vectors]
-        return ConceptSimilarity([sum(one * other for one, other in zip(asked, row, strict=True)) for row in rows])
+        return Similar([sum(one * other for one, other in zip(asked, row, strict=True)) for row in rows])
 
     def _vector(self, text: str) -> bytes:
         counts = [float(any(word in text.lower().split() for word in group)) for group in self._groups]

@@ -3,7 +3,7 @@ from importlib.util import find_spec
 import pytest
 
 from palimpsest.core.errors import BadInput
-from palimpsest.providers.embedding import Embedder
+from palimpsest.memory.vectors import Embedder
 
 INSTALLED = find_spec("wordllama") is not None
 
