@@ -31,7 +31,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from pal.terminal.choosing import Chooser
-from pal.terminal.keys import Keyboard
+from pal.terminal.input import Keyboard
 from pal.terminal.look import ScreenLook
 from pal.terminal.painting import Block, ToolBlock, arguments_of, diff_of, gap, indented, one_line, paint, painted, title_of
 from pal.terminal.programs import interrupts_ignored

@@ -17,12 +17,12 @@ from prompt_toolkit.data_structures import Size
 from rich.cells import cached_cell_len
 
 from pal.terminal.attachment import Attachment
-from pal.terminal.choosing import ENTER, NO_KEYS, NO_SOURCE, Chooser, Lists, Row, RowChoice, RowSource
+from pal.terminal.choosing import ENTER, NO_KEYS, NO_SOURCE, Chooser, Row, RowChoice, RowSource
 from pal.terminal.commands.own import OwnCommand, command_folders, find_own_commands
 from pal.terminal.conversation import Questions, load_for_first_message
 from pal.terminal.display import Device, Display, Frame, FrameOutput, placed, reflows
-from pal.terminal.input import PastedImage, TerminalCompleter, texts_of
-from pal.terminal.keys import InputLine, Keyboard, key_bindings
+from pal.terminal.input import InputLine, Keyboard, Lists, PastedImage, TerminalCompleter, texts_of
+from pal.terminal.keys import key_bindings
 from pal.terminal.look import ScreenLook, Theme
 from pal.terminal.painting import Block, NoticeBlock, NoticeLevel, ThinkingBlock, ToolBlock, UserBlock, gap, paint
 from pal.terminal.programs import Notifier, StatusScript, run_and_keep, run_in_shell, secret_line
