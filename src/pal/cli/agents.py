@@ -162,8 +162,8 @@ class TerminalAgents:
         self._deny = deny
         self._folders = folders
 
-    def open(self, session: str, approve: "Approve", *, fork: bool) -> "OpenedAgent":
-        """Return the agent of a session, of a fork of it, or of a new one if the id is empty, with its latest conversation.
+    def open(self, resume: str, fork: str, approve: "Approve") -> "OpenedAgent":
+        """Return the agent of a session, of a fork of one, or of a new one if both are empty, with its latest conversation.
 
         Raises `Locked` if another process has the session.
         """
@@ -175,7 +175,7 @@ class TerminalAgents:
 
         home, settings = self._home, self._settings
         notices: list[str] = []
-        with chosen_session(home, resume="" if fork else session, fork=session if fork else "") as chosen:
+        with chosen_session(home, resume=resume, fork=fork) as chosen:
             recorded = recorded_choice(home, chosen)
             jobs = standard_jobs(settings.config.jobs, home)
             agent = configured_agent(home, settings, cards_of(home), session=chosen, recorded=recorded, jobs=jobs, notify=notices.append)
@@ -187,8 +187,9 @@ class TerminalAgents:
         # A long log without a checkpoint was read as a whole; with this one the next start reads its end only.
         agent.session.log.sync()
         missing = self._missing(agent.session.card)
-        notices += _differences(agent.session.log) if session else ()
-        return OpenedAgent(agent, tuple(notices), earlier_pieces(agent.session.log) if session else (), missing)
+        if not (resume or fork):
+            return OpenedAgent(agent, tuple(notices), (), missing)
+        return OpenedAgent(agent, (*notices, *_differences(agent.session.log)), earlier_pieces(agent.session.log), missing)
 
     def renew(self, agent: "Agent") -> "RenewedSettings":
         """Read the settings again, and let an agent use their providers and model cards from its next call on.

@@ -175,7 +175,8 @@ class Attachment:
         """
         self.hint = "opening the session"
         try:
-            opened = await asyncio.to_thread(self._around.open_agent, session, self._approve, fork=fork)
+            resumed, forked = ("", session) if fork else (session, "")
+            opened = await asyncio.to_thread(self._around.open_agent, resumed, forked, self._approve)
         except Locked:
             await self._follow(session)
             return
