@@ -17,17 +17,17 @@ from prompt_toolkit.data_structures import Size
 from rich.cells import cached_cell_len
 
 from pal.terminal.attachment import Attachment
-from pal.terminal.choosing import ENTER, NO_KEYS, NO_SOURCE, Chooser, Row, RowChoice, RowSource
+from pal.terminal.choosing import ENTER, NO_KEYS, NO_SOURCE, Row, RowChoice, RowSource
 from pal.terminal.commands.own import OwnCommand, command_folders, find_own_commands
 from pal.terminal.conversation import Questions, load_for_first_message
-from pal.terminal.display import Device, Display, Frame, FrameOutput, placed, reflows
+from pal.terminal.display import Device, Display, Frame, FrameOutput, Shown, placed, reflows
 from pal.terminal.input import InputLine, Keyboard, Lists, PastedImage, TerminalCompleter, texts_of
 from pal.terminal.keys import key_bindings
 from pal.terminal.look import ScreenLook, Theme
 from pal.terminal.painting import Block, NoticeBlock, NoticeLevel, ThinkingBlock, ToolBlock, UserBlock, gap, paint
 from pal.terminal.programs import Notifier, StatusScript, run_and_keep, run_in_shell, secret_line
 from pal.terminal.surroundings import OpenedAgent, StatusReader, TerminalSurroundings
-from pal.terminal.transcript import AnswerKey, PermissionQuestion, Status, Transcript
+from pal.terminal.transcript import AnswerKey, Status, Transcript
 from pal.text import unfiltered
 from palimpsest.agent.decision import Approval
 from palimpsest.agent.feed import Piece
@@ -49,6 +49,7 @@ class CommandSide:
     around: TerminalSurroundings
     look: ScreenLook
     line: InputLine
+    frame: Frame
     display: Display
     lists: Lists
     session: Attachment
@@ -187,7 +188,7 @@ class CommandSide:
 
     def change_theme(self, theme: str) -> None:
         """Paint with another theme from now on."""
-        self.look = replace(self.look, theme=cast("Theme", theme))
+        self.look = self.frame.look = replace(self.look, theme=cast("Theme", theme))
 
 
 # Seconds within which a second Ctrl-C counts as the wish to leave.
@@ -207,7 +208,8 @@ class Terminal(CommandSide):
         self.around = around
         self.look = look
         self.line = InputLine(around.folder, around.root, TerminalCompleter(self._completions, around.root))
-        self.display = Display(self.line.buffer, key_bindings(self), Frame(self), look, device, vi=vi)
+        self.frame = Frame(look, self._shown, self.status)
+        self.display = Display(self.line.buffer, key_bindings(self), self.frame, device, vi=vi)
         self.transcript = Transcript()
         self.questions = Questions(self._question_changed, self._call, seconds)
         self.session = Attachment(around, self, self._ask, self.line.waiting)
@@ -348,23 +350,12 @@ class Terminal(CommandSide):
 
     # What the frame shows.
 
-    def live_blocks(self) -> tuple[Block, ...]:
-        """The blocks that still change, without the call that a question is about."""
-        asked = self.questions.open
-        hidden = None if asked is None else asked.asked.call_id
-        return tuple(block for block in self.transcript.live() if not isinstance(block, ToolBlock) or block.call_id != hidden)
-
-    def queued(self) -> tuple[str, ...]:
-        """Messages that wait for the next safe point, or for the session to be open."""
-        return self.session.queued()
-
-    def question(self) -> PermissionQuestion | None:
-        """The open question."""
-        return self.questions.open
-
-    def list(self) -> Chooser | None:
-        """The open list, filtered by what is typed."""
-        return self.lists.shown()
+    def _shown(self) -> Shown:
+        """What stands above the input. The call that a question is about stands in the question."""
+        question = self.questions.open
+        hidden = None if question is None else question.asked.call_id
+        blocks = tuple(block for block in self.transcript.live() if not isinstance(block, ToolBlock) or block.call_id != hidden)
+        return Shown(self.last_block, blocks, self.session.queued(), question, self.is_answering, self.lists.shown())
 
     def status(self) -> Status:
         """What the status line says."""
