@@ -69,8 +69,8 @@ def chat(
         ScreenLook,  # the terminal takes 100 ms to load
         colours_of,
     )
+    from pal.terminal.running import run_terminal
     from pal.terminal.surroundings import TerminalSurroundings
-    from pal.terminal.terminal import run_terminal
 
     config = settings.config.terminal
     look = ScreenLook(colours=colours_of(os.environ, is_terminal=True), theme=theme or config.theme, spoken=screen_reader)

@@ -1,14 +1,14 @@
 """The keys of the terminal while the user types, the agent works or a question is open."""
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from prompt_toolkit.filters import Condition, Filter, completion_is_selected, has_completions, is_done, is_searching, vi_insert_mode
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
-from pal.terminal.choosing import ENTER
 from pal.terminal.painting import AUDIT_KEY
+from pal.terminal.terminal import Terminal
 from pal.terminal.transcript import AnswerKey
 
 # Letters that lists may use: undo or unpin, pin, forget, restore, stop.
@@ -35,111 +35,24 @@ KEYS: Final = (
 """Keys and what they do, for `/help` and the documentation."""
 
 
-class Actions(Protocol):
-    """What keys do; the terminal implements it."""
-
-    def submit(self) -> None:
-        """Send what is typed."""
-        ...
-
-    def escape(self) -> None:
-        """Interrupt; pressed twice, go back to an earlier message."""
-        ...
-
-    def stop(self) -> None:
-        """Interrupt, clear, or leave if pressed twice."""
-        ...
-
-    def leave(self) -> None:
-        """Leave."""
-        ...
-
-    def open_block(self) -> None:
-        """Show the newest folded block in full."""
-        ...
-
-    def audit(self) -> None:
-        """Show the edits of the context, the newest first."""
-        ...
-
-    def next_mode(self) -> None:
-        """Change to the next mode."""
-        ...
-
-    def paste(self, text: str) -> None:
-        """Insert a pasted text."""
-        ...
-
-    def edit(self) -> None:
-        """Write the message in an editor."""
-        ...
-
-    def suspend(self) -> None:
-        """Stop the process."""
-        ...
-
-    def put_aside(self) -> None:
-        """Put what is typed aside until the open question is answered."""
-        ...
-
-    def paste_image(self) -> None:
-        """Attach the image of the clipboard."""
-        ...
-
-    def take_back(self) -> bool:
-        """Take the newest queued message back into the input; false if none waits."""
-        ...
-
-    def answer(self, key: AnswerKey) -> None:
-        """Answer the open question."""
-        ...
-
-    def step(self, by: int) -> None:
-        """Move in the open list."""
-        ...
-
-    def take_row(self, key: str = ENTER) -> None:
-        """Choose the row under the cursor of the open list by a key."""
-        ...
-
-    def offers(self, key: str) -> bool:
-        """Whether the open list has a use for a letter."""
-        ...
-
-    @property
-    def is_asking(self) -> bool:
-        """Whether a question is open."""
-        ...
-
-    @property
-    def is_answering(self) -> bool:
-        """Whether a question is open and nothing is typed."""
-        ...
-
-    @property
-    def is_choosing(self) -> bool:
-        """Whether a list is open."""
-        ...
-
-
-def key_bindings(actions: Actions) -> KeyBindings:
+def key_bindings(terminal: Terminal) -> KeyBindings:
     """Return the bindings. Keys of editing that are not named here are those of prompt_toolkit for emacs or vi."""
     keys = KeyBindings()
-    asking, choosing = Condition(lambda: actions.is_asking), Condition(lambda: actions.is_choosing)
-    _add_editing(keys, actions, ~choosing)
-    _add_list(keys, actions, choosing)
-    _add_control(keys, actions)
+    asking, choosing = Condition(lambda: terminal.is_asking), Condition(lambda: terminal.is_choosing)
+    _add_editing(keys, terminal, ~choosing)
+    _add_list(keys, terminal, choosing)
+    _add_control(keys, terminal)
     for key in ("y", "a", "n"):
-        _add_answer(keys, actions, key, Condition(lambda: actions.is_answering))
+        _add_answer(keys, terminal, key, Condition(lambda: terminal.is_answering))
 
     @keys.add("tab", filter=asking, eager=True)
     def _(event: KeyPressEvent) -> None:
-        actions.put_aside()
+        terminal.put_aside()
 
     return keys
 
 
-def _add_editing(keys: KeyBindings, actions: Actions, typing: Filter) -> None:
+def _add_editing(keys: KeyBindings, terminal: Terminal, typing: Filter) -> None:
     writing = typing & ~is_searching
 
     @keys.add("enter", filter=writing & ~completion_is_selected)
@@ -149,7 +62,7 @@ def _add_editing(keys: KeyBindings, actions: Actions, typing: Filter) -> None:
             buffer.delete_before_cursor()
             buffer.insert_text("\n")
         else:
-            actions.submit()
+            terminal.submit()
 
     @keys.add("enter", filter=writing & completion_is_selected)
     def _(event: KeyPressEvent) -> None:
@@ -163,52 +76,52 @@ def _add_editing(keys: KeyBindings, actions: Actions, typing: Filter) -> None:
     @keys.add("up", filter=writing & ~has_completions)
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        if buffer.text or not actions.take_back():
+        if buffer.text or not terminal.take_back():
             buffer.auto_up(count=event.arg)
 
     @keys.add(Keys.BracketedPaste, filter=typing)
     def _(event: KeyPressEvent) -> None:
-        actions.paste(event.data)
+        terminal.paste(event.data)
 
     @keys.add("c-v", filter=typing & ~vi_insert_mode)
     def _(event: KeyPressEvent) -> None:
-        actions.paste_image()
+        terminal.paste_image()
 
     @keys.add("c-g", filter=writing)
     def _(event: KeyPressEvent) -> None:
-        actions.edit()
+        terminal.edit()
 
 
-def _add_list(keys: KeyBindings, actions: Actions, choosing: Filter) -> None:
+def _add_list(keys: KeyBindings, terminal: Terminal, choosing: Filter) -> None:
     @keys.add("up", filter=choosing, eager=True)
     def _(event: KeyPressEvent) -> None:
-        actions.step(-1)
+        terminal.step(-1)
 
     @keys.add("down", filter=choosing, eager=True)
     def _(event: KeyPressEvent) -> None:
-        actions.step(1)
+        terminal.step(1)
 
     @keys.add("enter", filter=choosing, eager=True)
     def _(event: KeyPressEvent) -> None:
-        actions.take_row()
+        terminal.take_row()
 
     for letter in _LIST_LETTERS:
-        _add_letter(keys, actions, letter, choosing)
+        _add_letter(keys, terminal, letter, choosing)
 
 
-def _add_letter(keys: KeyBindings, actions: Actions, letter: str, choosing: Filter) -> None:
-    @keys.add(letter, filter=choosing & Condition(lambda: actions.offers(letter)), eager=True)
+def _add_letter(keys: KeyBindings, terminal: Terminal, letter: str, choosing: Filter) -> None:
+    @keys.add(letter, filter=choosing & Condition(lambda: terminal.offers(letter)), eager=True)
     def _(event: KeyPressEvent) -> None:
-        actions.take_row(letter)
+        terminal.take_row(letter)
 
 
-def _add_control(keys: KeyBindings, actions: Actions) -> None:
+def _add_control(keys: KeyBindings, terminal: Terminal) -> None:
     simple: dict[str, Callable[[], None]] = {
-        "c-c": actions.stop,
-        "c-o": actions.open_block,
-        "c-t": actions.audit,
-        "s-tab": actions.next_mode,
-        "c-z": actions.suspend,
+        "c-c": terminal.stop,
+        "c-o": terminal.open_block,
+        "c-t": terminal.audit,
+        "s-tab": terminal.next_mode,
+        "c-z": terminal.suspend,
     }
     for key, action in simple.items():
         _add_simple(keys, key, action)
@@ -218,14 +131,14 @@ def _add_control(keys: KeyBindings, actions: Actions) -> None:
         if event.current_buffer.complete_state is not None:
             event.current_buffer.complete_state = None
         else:
-            actions.escape()
+            terminal.escape()
 
     @keys.add("c-d")
     def _(event: KeyPressEvent) -> None:
         if event.current_buffer.text:
             event.current_buffer.delete(1)
         else:
-            actions.leave()
+            terminal.leave()
 
 
 def _add_simple(keys: KeyBindings, key: str, action: Callable[[], None]) -> None:
@@ -234,7 +147,7 @@ def _add_simple(keys: KeyBindings, key: str, action: Callable[[], None]) -> None
         action()
 
 
-def _add_answer(keys: KeyBindings, actions: Actions, key: AnswerKey, asking: Filter) -> None:
+def _add_answer(keys: KeyBindings, terminal: Terminal, key: AnswerKey, asking: Filter) -> None:
     @keys.add(key, filter=asking, eager=True)
     def _(event: KeyPressEvent) -> None:
-        actions.answer(key)
+        terminal.answer(key)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final, get_args
 import msgspec
 
 from pal.terminal.choosing import Row, RowSource
-from pal.terminal.commands.command import CommandRoom, SlashCommand, agent_of, table
+from pal.terminal.commands.command import SlashCommand, agent_of, table
 from pal.terminal.painting import ToolBlock, UserBlock
+from pal.terminal.terminal import Terminal
 from pal.text import short
 from palimpsest.agent.agent import Agent
 from palimpsest.agent.decision import MODE_TEXTS, Mode
@@ -33,7 +34,7 @@ _THEMES: Final = get_args(ThemeName)
 _SAMPLE: Final = ToolBlock("", "edit", '{"path": "sample.py", "old": "return a", "new": "return a + b"}', "done")
 
 
-async def _model(room: CommandRoom, name: str) -> None:
+async def _model(room: Terminal, name: str) -> None:
     """Go on with another model, after the turn that is running."""
     session = agent_of(room).session
     if not name:
@@ -61,13 +62,13 @@ def unknown_model(name: str, cards: Iterable[ModelCard]) -> str:
     return f"no card is known for the model {name[:40]!r}{meant} /model lists all {len(names)}, and {others}"
 
 
-async def _change(room: CommandRoom, work: Callable[[], Awaitable[None]]) -> None:
+async def _change(room: Terminal, work: Callable[[], Awaitable[None]]) -> None:
     if room.is_running:
         room.notice("it holds from the end of this turn on")
     await room.between_turns(work)
 
 
-async def _switch(room: CommandRoom, card: ModelCard) -> None:
+async def _switch(room: Terminal, card: ModelCard) -> None:
     agent = agent_of(room)
     room.notice(_cache_note(agent.session, card))
     await agent.switch(card)
@@ -94,7 +95,7 @@ def _cache_note(session: Session, card: ModelCard) -> str:
     return f"the next call writes {short(tokens)} tokens into another cache: about {writes}, here {reads}{too_long}"
 
 
-async def _profile(room: CommandRoom, name: str) -> None:
+async def _profile(room: Terminal, name: str) -> None:
     """Go on under another profile, after the turn that is running."""
     from palimpsest.agent.named_profiles import (
         profile,  # only the list needs all of them
@@ -129,7 +130,7 @@ def _profile_line(profile: Profile, session: Session) -> str:
     return f"{profile.name}  {fold}{'  (now)' if profile.name == session.profile.name else ''}"
 
 
-async def _mode(room: CommandRoom, name: str) -> None:
+async def _mode(room: Terminal, name: str) -> None:
     """Change what runs without a question, from the next tool call on."""
     agent = agent_of(room)
     modes: tuple[str, ...] = get_args(Mode)
@@ -149,7 +150,7 @@ async def _mode(room: CommandRoom, name: str) -> None:
     agent.mode.change(name)
 
 
-async def _theme(room: CommandRoom, name: str) -> None:
+async def _theme(room: Terminal, name: str) -> None:
     """Change the colours now and, in the user's configuration, for later; without a name, show each theme and let the user choose."""
     if not name:
         before = room.theme
@@ -217,7 +218,7 @@ _WINDOWS: Final = (8_192, 16_384, 32_768, 65_536, 131_072, 262_144)
 _LONGEST_KEY: Final = 1_000
 
 
-async def _start(room: CommandRoom, step: str) -> None:
+async def _start(room: Terminal, step: str) -> None:
     """Say in three lines what can be done without a model and offer it, or take the step that the user names."""
     if step:
         if step not in _step_names(None):
@@ -238,7 +239,7 @@ async def _start(room: CommandRoom, step: str) -> None:
             room.notice(str(error), "error")
 
 
-async def _take(room: CommandRoom, step: str) -> bool:
+async def _take(room: Terminal, step: str) -> bool:
     """Take one step. Returns whether the user can go on without another one."""
     match step:
         case "import":
@@ -256,7 +257,7 @@ async def _take(room: CommandRoom, step: str) -> bool:
             return await _use_key(room)
 
 
-async def _replay(room: CommandRoom) -> None:
+async def _replay(room: Terminal) -> None:
     """Replay a session of the user's choice, or show the demonstration if there is none; its report goes to the home."""
     chosen = await room.pick_session("Replay which session?")
     if chosen:
@@ -266,13 +267,13 @@ async def _replay(room: CommandRoom) -> None:
         await room.pal("demo", *report)
 
 
-def _home_folder(room: CommandRoom) -> Path:
+def _home_folder(room: Terminal) -> Path:
     if room.folder is None:
         raise BadInput("a home in memory has no configuration file")
     return room.folder
 
 
-async def _use_server(room: CommandRoom) -> bool:
+async def _use_server(room: Terminal) -> bool:
     """Let the user choose a server of this machine and one of its models, keep both, and go on with the model."""
     from palimpsest.providers.local import served_models  # only this step asks a server
 
@@ -301,13 +302,13 @@ def _typed_address(typed: str) -> tuple[Row, ...]:
     return (Row(address, f"the server at {address}"),) if address.startswith(("http://", "https://")) else ()
 
 
-async def _model_of(room: CommandRoom, models: Sequence["ServedModel"]) -> "ServedModel | None":
+async def _model_of(room: Terminal, models: Sequence["ServedModel"]) -> "ServedModel | None":
     rows = [Row(model.name, model.name + (f"  {short(model.window)}" if model.window else "")) for model in models]
     row = await room.choose("Which of its models?", rows)
     return None if row is None else next(model for model in models if model.name == row.value)
 
 
-async def _window(room: CommandRoom) -> int:
+async def _window(room: Terminal) -> int:
     """Return the tokens of a window that the server does not report; 0 if the user chooses none."""
     rows = [Row(str(tokens), f"{tokens:,} tokens") for tokens in _WINDOWS]
     row = await room.choose("With how large a context was it started? (Ollama: OLLAMA_CONTEXT_LENGTH)", rows)
@@ -332,7 +333,7 @@ def _keep_card(path: Path, name: str, window: int) -> None:
     write_private(path, text.encode())
 
 
-async def _use_key(room: CommandRoom) -> bool:
+async def _use_key(room: Terminal) -> bool:
     """Ask for a key without showing it, keep it in the keyring, or else in the user's file, and go on with a model of its provider."""
     folder, agent = _home_folder(room), agent_of(room)
     cards = tuple(agent.session.environment.cards)
@@ -367,7 +368,7 @@ def _keep_key(path: Path, provider: str, key: Credential) -> str:
     return f"there is no keyring here, so the key of {provider} is in {path}, which only you can read"
 
 
-async def _go_on_with(room: CommandRoom, folder: Path, model: str) -> None:
+async def _go_on_with(room: Terminal, folder: Path, model: str) -> None:
     """Make a model that of this session and of new ones."""
     change_key(folder / FILE_NAME, "model", model)
     room.renew_settings()
@@ -376,7 +377,7 @@ async def _go_on_with(room: CommandRoom, folder: Path, model: str) -> None:
     _say_ready(room)
 
 
-def _say_ready(room: CommandRoom) -> None:
+def _say_ready(room: Terminal) -> None:
     model = agent_of(room).session.card.name
     room.notice(f"{model} cannot be asked yet: {room.missing}" if room.missing else f"{model} is ready: type a message")
 

@@ -10,8 +10,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pal.terminal.choosing import Row
-from pal.terminal.commands.command import CommandRoom, NotOpen, SlashCommand, agent_of, table
+from pal.terminal.commands.command import SlashCommand, agent_of, table
 from pal.terminal.painting import one_line
+from pal.terminal.terminal import NotOpen, Terminal
 from pal.text import plain, short
 from palimpsest.agent.agent import Agent
 from palimpsest.agent.limits import NOTHING, price_book
@@ -36,7 +37,7 @@ _MOST_NAMED: Final = 5
 _PREVIEW: Final = 2_000
 
 
-async def _audit(room: CommandRoom, argument: str) -> None:
+async def _audit(room: Terminal, argument: str) -> None:
     """Walk the edits; Enter shows what one hid, `u` undoes it."""
     at = argument
     session = agent_of(room).session
@@ -57,7 +58,7 @@ async def _audit(room: CommandRoom, argument: str) -> None:
             await _items_of_edit(room, session, int(at))
 
 
-def _undo_edit(room: CommandRoom, session: Session, seq: int) -> None:
+def _undo_edit(room: Terminal, session: Session, seq: int) -> None:
     if room.is_running:
         room.notice("an edit can be undone after the turn; Esc interrupts it", "warning")
         return
@@ -68,7 +69,7 @@ def _undo_edit(room: CommandRoom, session: Session, seq: int) -> None:
         room.notice(str(error), "error")
 
 
-async def _items_of_edit(room: CommandRoom, session: Session, seq: int) -> None:
+async def _items_of_edit(room: Terminal, session: Session, seq: int) -> None:
     """Walk the items that an edit hid; Enter shows one in full, `r` restores it."""
     body = session.log.event(seq).body
     ids = body.loss.ids if isinstance(body, ViewEdited) and body.loss is not None else ()
@@ -80,7 +81,7 @@ async def _items_of_edit(room: CommandRoom, session: Session, seq: int) -> None:
     await walk_items(room, session, f"Items that edit {seq} hid", found, {"r": "restores"})
 
 
-async def walk_items(room: CommandRoom, session: Session, title: str, items: Iterable[Item], keys: Mapping[str, str]) -> None:
+async def walk_items(room: Terminal, session: Session, title: str, items: Iterable[Item], keys: Mapping[str, str]) -> None:
     """Let the user walk items: Enter shows one in full, `r` restores it, `p` pins it."""
     rows, at = [item_row(session, item) for item in items], ""
     while (chosen := await room.walk(title, rows, keys, at)) is not None:
@@ -160,7 +161,7 @@ def _lost(loss: Loss) -> Iterator[str]:
             yield f"no longer shown: {kind} {named}{f' and {more:,} more' if more > 0 else ''}"
 
 
-async def _undo(room: CommandRoom, argument: str) -> None:
+async def _undo(room: Terminal, argument: str) -> None:
     session = agent_of(room).session
     if argument and not argument.isdecimal():
         raise BadInput(f"/undo takes the number of an edit, not {argument[:40]!r}; /audit lists them")
@@ -171,7 +172,7 @@ async def _undo(room: CommandRoom, argument: str) -> None:
     session.undo(int(argument) if argument else edits[-1], why=ASKED)
 
 
-async def _restore(room: CommandRoom, item: str) -> None:
+async def _restore(room: Terminal, item: str) -> None:
     session = agent_of(room).session
     if item:
         restore_item(session, item)
@@ -209,7 +210,7 @@ _GRID, _ITEMS, _LARGEST = "grid", "items", "largest"
 _PINS: Final = {"p": "pins"}
 
 
-async def _context(room: CommandRoom, argument: str) -> None:
+async def _context(room: Terminal, argument: str) -> None:
     """Show the grid and let the user open its kinds, or walk all items in their order or by their size."""
     session = agent_of(room).session
     if argument not in ("", _GRID, _ITEMS, _LARGEST):
@@ -222,7 +223,7 @@ async def _context(room: CommandRoom, argument: str) -> None:
         await walk_items(room, session, "What fills the window", _items(session, by_size=argument == _LARGEST), _PINS)
 
 
-async def _walk_kinds(room: CommandRoom, session: Session) -> None:
+async def _walk_kinds(room: Terminal, session: Session) -> None:
     """Let the user open a kind of item: its items, largest first, each of which can be opened in turn."""
     at = ""
     while True:
@@ -301,7 +302,7 @@ class EditSavings(Struct, frozen=True):
     saved_usd: float | None = 0.0
 
 
-async def _cost(room: CommandRoom, argument: str) -> None:
+async def _cost(room: Terminal, argument: str) -> None:
     """Show what the session cost, or walk its turns; Enter shows the calls of one."""
     agent = agent_of(room)
     if argument not in ("", _TURNS):
@@ -438,14 +439,14 @@ works here for the first time has to know and cannot see at a glance (building, 
 take out what any engineer would guess. Keep its structure where it is good, and state nothing that you have not seen."""
 
 
-async def _hooks(room: CommandRoom, argument: str) -> None:
+async def _hooks(room: Terminal, argument: str) -> None:
     """List the hooks of this folder, or their runs in this session."""
     if argument not in ("", _RUNS):
         raise BadInput(f"/hooks takes {_RUNS}, or nothing for the hooks of this folder")
     await room.pal("hooks", *([room.session_id] if argument and room.session_id else []))
 
 
-async def _mcp(room: CommandRoom, argument: str) -> None:
+async def _mcp(room: Terminal, argument: str) -> None:
     """List the configured servers, what a trial connection finds, or the tools that this session has of them."""
     if argument == _TOOLS:
         tools = [tool for tool in agent_of(room).toolbox.tools.values() if tool.name.startswith("mcp__")]
@@ -459,7 +460,7 @@ async def _mcp(room: CommandRoom, argument: str) -> None:
         raise BadInput(f"/mcp takes {_CONNECT} or {_TOOLS}, or nothing for the configured servers")
 
 
-async def _config(room: CommandRoom, argument: str) -> None:
+async def _config(room: Terminal, argument: str) -> None:
     """Walk the settings, show one, or set one in the user's file; its value is checked first."""
     name, _, text = argument.partition(" ")
     if not name:
@@ -486,7 +487,7 @@ async def _config(room: CommandRoom, argument: str) -> None:
     room.notice(f"{_setting_line(name, settings)}; it holds {when}")
 
 
-async def _walk_settings(room: CommandRoom) -> None:
+async def _walk_settings(room: Terminal) -> None:
     """Let the user walk all settings; Enter begins a line that changes one."""
     settings = _settings(room)
     rows = [
@@ -499,7 +500,7 @@ async def _walk_settings(room: CommandRoom) -> None:
         room.insert(f"/config {chosen.value} ")
 
 
-def _settings(room: CommandRoom) -> Settings:
+def _settings(room: Terminal) -> Settings:
     user = None if room.folder is None else room.folder / FILE_NAME
     return resolve(user, agent_of(room).toolbox.workspace.root, os.environ)
 
@@ -529,7 +530,7 @@ def _setting_words(_: Agent | None) -> Iterable[str]:
             yield from (f"{key.name} {value}" for value in key.choices)
 
 
-async def _export(room: CommandRoom, argument: str) -> None:
+async def _export(room: Terminal, argument: str) -> None:
     """Export the session into the project's folder, by default as a page that is named after the session."""
     if not room.session_id:
         raise NotOpen
@@ -546,7 +547,7 @@ async def _export(room: CommandRoom, argument: str) -> None:
         room.notice(f"{form} is in {out}")
 
 
-async def _init(room: CommandRoom, argument: str) -> None:
+async def _init(room: Terminal, argument: str) -> None:
     """Let the agent write the instructions of the project, or write a configuration file."""
     if argument.startswith("config"):
         await room.pal("init", *argument.split()[1:])

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Final
 
 from pal.terminal.commands.choices import CHOICE_COMMANDS, FIRST_COMMANDS
-from pal.terminal.commands.command import CommandRoom, SlashCommand, agent_of
+from pal.terminal.commands.command import SlashCommand, agent_of
 from pal.terminal.commands.context import CONTEXT_COMMANDS, COST_COMMANDS, EDIT_COMMANDS, LOOKING_COMMANDS
-from pal.terminal.commands.own import OwnCommand, filled, shell_lines, with_outputs
 from pal.terminal.commands.session import FILE_COMMANDS, MEMORY_COMMANDS, SESSION_COMMANDS, WORKING_COMMANDS
 from pal.terminal.input import clipboard_image
 from pal.terminal.keys import KEYS
+from pal.terminal.own_commands import OwnCommand, filled, shell_lines, with_outputs
 from pal.terminal.programs import run_shell_line
+from pal.terminal.terminal import Terminal
 from pal.text import plain
 from palimpsest.agent.agent import Agent
 from palimpsest.core.errors import BadInput
@@ -22,7 +23,7 @@ _OWN_SECONDS: Final = 30.0
 _OWN_LONGEST: Final = 20_000
 
 
-async def _help(room: CommandRoom, name: str) -> None:
+async def _help(room: Terminal, name: str) -> None:
     wanted = name.removeprefix("/")
     own = {key: command for key, command in room.own_commands().items() if key not in COMMANDS}
     if wanted in own:
@@ -45,11 +46,11 @@ def _own_line(command: OwnCommand) -> str:
     return f"/{command.name}{' ' + command.argument if command.argument else ''}: {command.help} ({command.scope})"
 
 
-async def _quit(room: CommandRoom, _: str) -> None:
+async def _quit(room: Terminal, _: str) -> None:
     room.leave()
 
 
-async def _image(room: CommandRoom, _: str) -> None:
+async def _image(room: Terminal, _: str) -> None:
     image = await asyncio.to_thread(clipboard_image)
     if image is None:
         raise BadInput("the clipboard has no image, or no program reads it here (wl-paste, xclip or pngpaste)")
@@ -76,7 +77,7 @@ ALIASES: Final = {"summarize": "compact"}
 """Names that other programs have for a command. A command that the user wrote under such a name comes first."""
 
 
-async def run_line(room: CommandRoom, line: str) -> None:
+async def run_line(room: Terminal, line: str) -> None:
     """Run a line that begins with `/` or `!`.
 
     Raises `BadInput` for an unknown command, one that must wait for the turn, or words behind one that takes none.
@@ -117,7 +118,7 @@ def completions(line: str, agent: Agent | None, own: Mapping[str, OwnCommand]) -
         yield from ((value[begun:], "") for value in fitting if " " not in value[begun:])
 
 
-async def _shell(room: CommandRoom, line: str) -> None:
+async def _shell(room: Terminal, line: str) -> None:
     """Run a line in the user's own shell, outside of the sandbox and of the conversation; it has the terminal until it ends."""
     if not line:
         raise BadInput("give a command behind the exclamation mark")
@@ -127,7 +128,7 @@ async def _shell(room: CommandRoom, line: str) -> None:
         room.notice(f"{line} {ended}", "warning")
 
 
-async def _run_own(room: CommandRoom, command: OwnCommand, argument: str) -> None:
+async def _run_own(room: Terminal, command: OwnCommand, argument: str) -> None:
     """Send the text of a command.
 
     Commands inside of the text run only if the file is the user's own. Those of a project are left to the model, so that the permissions

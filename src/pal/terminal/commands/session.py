@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from pal.terminal.choosing import Row
-from pal.terminal.commands.command import CommandRoom, NotOpen, SlashCommand, agent_of, table
+from pal.terminal.commands.command import SlashCommand, agent_of, table
 from pal.terminal.painting import PatchBlock, one_line, patch_files
+from pal.terminal.terminal import NotOpen, Terminal
 from pal.text import plain
 from palimpsest.agent.agent import Agent
 from palimpsest.agent.limits import Spent
@@ -30,7 +31,7 @@ _MOST_MESSAGES: Final = 200
 _FILES, _TALK = "files", "conversation"
 
 
-async def _compact(room: CommandRoom, focus: str) -> None:
+async def _compact(room: Terminal, focus: str) -> None:
     agent = agent_of(room)
     before = agent.session.log.tip
     await agent.compact(focus)
@@ -38,7 +39,7 @@ async def _compact(room: CommandRoom, focus: str) -> None:
         room.notice("there is nothing to fold yet")
 
 
-async def _pin(room: CommandRoom, what: str) -> None:
+async def _pin(room: Terminal, what: str) -> None:
     """Pin an item or a file, unpin it if it is pinned, or walk what is pinned."""
     session = agent_of(room).session
     if what:
@@ -76,7 +77,7 @@ def _pinnable(agent: Agent | None) -> Iterable[str]:
     return (*sorted(view.pins), *(item.id for item in view.items[-_MOST_MESSAGES:]))
 
 
-async def _rewind(room: CommandRoom, argument: str) -> None:
+async def _rewind(room: Terminal, argument: str) -> None:
     """Let the user choose one of the earlier messages, go back to before it, and put it into the input."""
     agent = agent_of(room)
     log = agent.session.log
@@ -104,7 +105,7 @@ def _text(body: object) -> str:
     return "\n".join(part.text for part in body.parts if isinstance(part, Text)) if isinstance(body, UserSaid) else ""
 
 
-def _rewind_files(room: CommandRoom, agent: Agent, to: int) -> None:
+def _rewind_files(room: Terminal, agent: Agent, to: int) -> None:
     if room.folder is None:
         raise BadInput("a home in memory keeps no snapshots of files; go back in the conversation only")
     from palimpsest.coding.file_undo import FileRewinding  # the first prompt must not wait for git and snapshots
@@ -113,11 +114,11 @@ def _rewind_files(room: CommandRoom, agent: Agent, to: int) -> None:
     rewinding.carry_out(rewinding.plan(to), why="asked in the terminal")
 
 
-async def _resume(room: CommandRoom, session: str) -> None:
+async def _resume(room: Terminal, session: str) -> None:
     await room.switch_session(session or "?")
 
 
-async def _fork(room: CommandRoom, _: str) -> None:
+async def _fork(room: Terminal, _: str) -> None:
     before = room.session_id
     if not before:
         raise NotOpen
@@ -125,11 +126,11 @@ async def _fork(room: CommandRoom, _: str) -> None:
     room.notice(f"this is {room.session_id}, a copy of {before}, which stays as it is")
 
 
-async def _takeover(room: CommandRoom, _: str) -> None:
+async def _takeover(room: Terminal, _: str) -> None:
     await room.take_over()
 
 
-async def _new(room: CommandRoom, _: str) -> None:
+async def _new(room: Terminal, _: str) -> None:
     await room.switch_session("")
 
 
@@ -148,7 +149,7 @@ _LAST, _ALL = "last", "all"
 _MOST_FILES: Final = 2_000
 
 
-async def _diff(room: CommandRoom, argument: str) -> None:
+async def _diff(room: Terminal, argument: str) -> None:
     """Walk the changed files, newest turn first; or show the diffs of the last turn, of one by its number, or of all."""
     if not room.session_id:
         raise NotOpen
@@ -197,7 +198,7 @@ def _blocks(changes: Iterable[TurnChange]) -> Iterator[tuple[str, PatchBlock]]:
                 yield f"turn {change.turn}  {file.path}  {file.action} {facts}", PatchBlock(file.path, facts, patches.get(file.path, ()))
 
 
-async def _walk(room: CommandRoom, blocks: Mapping[str, PatchBlock]) -> None:
+async def _walk(room: Terminal, blocks: Mapping[str, PatchBlock]) -> None:
     rows = [Row(name, plain(name), _preview(block)) for name, block in blocks.items()]
     at = ""
     while (chosen := await room.walk("Changed files, newest turn first", rows, {}, at)) is not None:
@@ -224,7 +225,7 @@ _WORDS: Final = ("list", "show", "add", "edit", "forget", "undo", "search", "why
 _TEXTS: Final = ("add", "search")
 
 
-async def _memory(room: CommandRoom, argument: str) -> None:
+async def _memory(room: Terminal, argument: str) -> None:
     """Walk the notes, or run a command of `pal memory`; `forget` asks in a list of the terminal."""
     word, _, rest = argument.partition(" ")
     rest = rest.strip()
@@ -247,7 +248,7 @@ def _words(text: str) -> tuple[str, ...]:
         raise BadInput(f"the argument cannot be read: {error}", where="/memory") from error
 
 
-def _memories(room: CommandRoom) -> Memories:
+def _memories(room: Terminal) -> Memories:
     root = agent_of(room).toolbox.workspace.root
     found = None if room.folder is None else memories_of(Home(room.folder), root)
     if found is None:
@@ -255,7 +256,7 @@ def _memories(room: CommandRoom) -> Memories:
     return found
 
 
-async def _walk_note(room: CommandRoom) -> None:
+async def _walk_note(room: Terminal) -> None:
     """Let the user walk the notes: Enter shows one, `f` forgets it."""
     at = ""
     while True:
@@ -278,7 +279,7 @@ def _rows(memories: Memories) -> list[Row]:
     return [Row(note.name, f"{note.name}  {note.kind}  {plain(note.about)}", note.body.strip()) for note in notes]
 
 
-async def _forget(room: CommandRoom, name: str) -> None:
+async def _forget(room: Terminal, name: str) -> None:
     notebook, note = _memories(room).find(name)
     sure = await room.choose(f"Delete {note.name} for good?", (Row("", "no"), Row("yes", f"yes: {plain(redacted(note).about)}")))
     if sure is None or not sure.value:
@@ -304,7 +305,7 @@ _MOST_LINES: Final = 1_000
 _PREVIEW: Final = 400
 
 
-async def _tasks(room: CommandRoom, argument: str) -> None:
+async def _tasks(room: Terminal, argument: str) -> None:
     """Walk all tasks; Enter shows one in full."""
     agent = agent_of(room)
     if argument:
@@ -342,7 +343,7 @@ async def _asked(agent: Agent, tool: str, arguments: dict[str, object]) -> str:
     return plain(output.text).rstrip("\n") + "\n"
 
 
-async def _agents(room: CommandRoom, argument: str) -> None:
+async def _agents(room: Terminal, argument: str) -> None:
     """Walk the sub-agents; Enter shows the session of one. With a nickname or an id, show that one."""
     agent, log = agent_of(room), agent_of(room).session.log
     children = {child.nickname: child for child in log.children}
@@ -365,7 +366,7 @@ def _child_row(child: ChildRecord, spent: Spent) -> Row:
     return Row(child.session, f"{child.nickname}  {child.role}  {child.status}  {cost_text(spent.usd)}", f"{child.session}\n{child.text}")
 
 
-async def _processes(room: CommandRoom, argument: str) -> None:
+async def _processes(room: Terminal, argument: str) -> None:
     """Walk the processes of the session; Enter shows the output of one, `s` stops it. With an id, show that one."""
     agent, at = agent_of(room), ""
     if argument:
@@ -393,13 +394,13 @@ def _output_of(agent: Agent, name: str) -> str:
     return "" if running is None else "\n".join(plain(running.output.text()).splitlines()[-_MOST_LINES:])
 
 
-def _show_output(room: CommandRoom, agent: Agent, name: str) -> None:
+def _show_output(room: Terminal, agent: Agent, name: str) -> None:
     if agent.shell is None or name not in agent.shell.background:
         raise BadInput(f"there is no process {name[:40]!r} of this run, so its output is not known; the log may have what was read of it")
     room.write(f"{_output_of(agent, name) or '[nothing printed]'}\n")
 
 
-async def _stop(room: CommandRoom, agent: Agent, name: str) -> None:
+async def _stop(room: Terminal, agent: Agent, name: str) -> None:
     try:
         events = () if agent.shell is None else await agent.shell.stop(name, "stopped by the user")
     except ToolError as error:
@@ -444,7 +445,7 @@ def _task_numbers(agent: Agent | None) -> Iterable[str]:
     return () if agent is None else (number for line in agent.open_tasks() if (number := _task_number(line)))
 
 
-async def _review(room: CommandRoom, what: str) -> None:
+async def _review(room: Terminal, what: str) -> None:
     """Have the work reviewed by a sub-agent, show what it found, and tell the agent."""
     from palimpsest.agent.child_tools import UNCOMMITTED, review
     from palimpsest.agent.children import ChildAgents  # few sessions have one
