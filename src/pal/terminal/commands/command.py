@@ -36,10 +36,10 @@ def table(*commands: SlashCommand) -> dict[str, SlashCommand]:
     return {command.name: command for command in commands}
 
 
-def agent_of(room: Terminal) -> Agent:
+def agent_of(terminal: Terminal) -> Agent:
     """Return the agent. Raises `NotOpen` while there is none, `BadInput` while the session is only followed."""
-    if room.agent is None and room.session_id:
+    if terminal.agent is None and terminal.session_id:
         raise BadInput("another terminal has this session; /takeover asks for it, /fork goes on in a copy")
-    if room.agent is None:
+    if terminal.agent is None:
         raise NotOpen
-    return room.agent
+    return terminal.agent
