@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, get_args
 
@@ -14,6 +15,10 @@ from pal.terminal.terminal import Terminal
 from pal.text import short
 from palimpsest.agent.agent import Agent
 from palimpsest.agent.decision import MODE_TEXTS, Mode
+from palimpsest.agent.named_profiles import (
+    profile,
+    profile_names,
+)
 from palimpsest.agent.session import Session
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.events import Usage
@@ -23,6 +28,7 @@ from palimpsest.policies.profile import Profile
 from palimpsest.stores.config import ThemeName
 from palimpsest.stores.config_files import FILE_NAME, change_key
 from palimpsest.stores.files import write_private
+from palimpsest.wire.card_files import parse_cards
 from palimpsest.wire.models import ModelCard, Tariff, has_card
 
 if TYPE_CHECKING:
@@ -53,8 +59,6 @@ async def _model(terminal: Terminal, name: str) -> None:
 
 def unknown_model(name: str, cards: Iterable[ModelCard]) -> str:
     """Say that a model has no card: the three names that are spelled most like it, and how many there are."""
-    from difflib import get_close_matches  # needed only after a mistake
-
     names = [card.name for card in cards]
     alike = get_close_matches(name, names, n=3, cutoff=0.4)
     meant = f"; did you mean {' or '.join(alike)}?" if alike else ";"
@@ -97,11 +101,6 @@ def _cache_note(session: Session, card: ModelCard) -> str:
 
 async def _profile(terminal: Terminal, name: str) -> None:
     """Go on under another profile, after the turn that is running."""
-    from palimpsest.agent.named_profiles import (
-        profile,  # only the list needs all of them
-        profile_names,
-    )
-
     agent = agent_of(terminal)
     session = agent.session
     if not name:
@@ -176,8 +175,6 @@ def _models(agent: Agent | None) -> Iterable[str]:
 
 
 def _profiles(_: Agent | None) -> Iterable[str]:
-    from palimpsest.agent.named_profiles import profile_names  # only a completion needs the names
-
     return profile_names()
 
 
@@ -317,8 +314,6 @@ async def _window(terminal: Terminal) -> int:
 
 def _keep_card(path: Path, name: str, window: int) -> None:
     """Add a card with the window of a model to the user's cards, unless they have one of that name."""
-    from palimpsest.wire.card_files import parse_cards  # only this step writes a card
-
     try:
         before = path.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -12,10 +12,12 @@ from pal.terminal.painting import PatchBlock, one_line, patch_files
 from pal.terminal.terminal import NotOpen, Terminal
 from pal.text import plain
 from palimpsest.agent.agent import Agent
+from palimpsest.agent.child_tools import UNCOMMITTED, review
+from palimpsest.agent.children import ChildAgents
 from palimpsest.agent.limits import Spent
 from palimpsest.agent.session import Session
 from palimpsest.agent.tool import ToolError
-from palimpsest.coding.file_undo import TurnChange, turn_changes
+from palimpsest.coding.file_undo import FileRewinding, TurnChange, turn_changes
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ProcessEnded, ProcessStarted, UserSaid
 from palimpsest.core.items import Text, text_of
@@ -108,8 +110,6 @@ def _text(body: object) -> str:
 def _rewind_files(terminal: Terminal, agent: Agent, to: int) -> None:
     if terminal.folder is None:
         raise BadInput("a home in memory keeps no snapshots of files; go back in the conversation only")
-    from palimpsest.coding.file_undo import FileRewinding  # the first prompt must not wait for git and snapshots
-
     rewinding = FileRewinding(agent.session.log, terminal.folder)
     rewinding.carry_out(rewinding.plan(to), why="asked in the terminal")
 
@@ -449,9 +449,6 @@ def _task_numbers(agent: Agent | None) -> Iterable[str]:
 
 async def _review(terminal: Terminal, what: str) -> None:
     """Have the work reviewed by a sub-agent, show what it found, and tell the agent."""
-    from palimpsest.agent.child_tools import UNCOMMITTED, review
-    from palimpsest.agent.children import ChildAgents  # few sessions have one
-
     children = agent_of(terminal).children
     if not isinstance(children, ChildAgents):
         raise BadInput("this agent has no sub-agents, and one makes the review")
