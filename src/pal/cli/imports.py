@@ -401,7 +401,7 @@ def _report(run: ImportRun, places: list[_SearchPlace], found: FoundSources, *, 
         searched = [str(path) for place in places for path in place.paths]
         emit({**as_builtins(run), "searched": searched, **({"ignored": _problems(found.ignored)} if verbose else {})})
     else:
-        _print(run, places)
+        _print_imported(run, places)
     if run.stopped:
         click.get_current_context().exit(INTERRUPTED)
     if run.skipped or any(row.bad for row in run.rows):
@@ -447,7 +447,7 @@ def _secrets(rows: list[ImportRow], run: ImportRun) -> dict[str, int]:
     return {kind: sum(each.get(kind, 0) for each in found) for kind in kinds}
 
 
-def _print(run: ImportRun, places: list[_SearchPlace]) -> None:
+def _print_imported(run: ImportRun, places: list[_SearchPlace]) -> None:
     names = ("sessions", "events", "user", "calls", "results", "folds", "masks", "bad lines")
     rows = [(form.name, found) for form in _FINDERS if (found := [row for row in run.rows if row.format == form.name])]
     if not rows:

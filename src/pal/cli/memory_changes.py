@@ -197,7 +197,7 @@ def search(*, words: tuple[str, ...], history: bool, passages: str | None, limit
         emit([replace(each, scope=words_of.get(each.scope, "")) for each in found])
     elif found:
         for each in found:
-            _print(each)
+            _print_found_memory(each)
     else:
         click.echo("nothing found", err=True)
     if waiting:
@@ -215,7 +215,7 @@ def _summaries(home: AnyHome, root: Path, query: str, most: int) -> tuple[FoundM
     return tuple(FoundMemory(str(each.file), 0.0, each.title, (), "summary", estimate(each.text), each.title, each.date) for each in found)
 
 
-def _print(found: FoundMemory) -> None:
+def _print_found_memory(found: FoundMemory) -> None:
     if found.status == "summary":
         click.echo(plain(f"{found.note}  {found.when}"))
     elif found.status == "active":

@@ -100,12 +100,14 @@ class TerminalAgents:
         """Return the list of sessions, own and imported ones, newest first; a typed text is searched for in what they say."""
         with self._home.index() as index:
             found = {row.id: row for row in index.list() if row.opener is None and row.turns}
-        return SessionList([_row(row) for row in found.values()], RowSource(self._preview, lambda typed: self._search(typed, found)))
+        return SessionList(
+            [_session_row(row) for row in found.values()], RowSource(self._preview, lambda typed: self._search(typed, found))
+        )
 
     def _search(self, typed: str, known: "dict[str, SessionRow]") -> Sequence[Row]:
         with self._home.index() as index:
             hits = index.search(typed, limit=_MOST_HITS)
-        return [_row(known[session]) for session in dict.fromkeys(hit.session for hit in hits) if session in known]
+        return [_session_row(known[session]) for session in dict.fromkeys(hit.session for hit in hits) if session in known]
 
     def _preview(self, row: Row) -> str:
         """Return what was said last in a session, below the line about it."""
@@ -133,7 +135,7 @@ def _differences(log: Log) -> tuple[str, ...]:
     return ("; ".join(filter(None, (tools, place))), "files that it changed there cannot be taken back with /rewind")
 
 
-def _row(row: "SessionRow") -> Row:
+def _session_row(row: "SessionRow") -> Row:
     origin = f"{row.origin}  " if row.origin else ""
     about = f"{origin}{row.cwd}  {row.model}  {counted(row.turns, 'turn')}  {row.id}"
     return Row(row.id, f"{short_time(row.updated)}  {row.title or row.id}", about)

@@ -8,6 +8,7 @@ from typing import Final
 
 from pal.terminal.choosing import Row
 from pal.terminal.commands.command import SlashCommand, agent_of, table
+from pal.terminal.conversation import message_text
 from pal.terminal.painting import PatchBlock, one_line, patch_files
 from pal.terminal.terminal import NotOpen, Terminal
 from pal.text import plain
@@ -19,8 +20,8 @@ from palimpsest.agent.session import Session
 from palimpsest.agent.tool import ToolError
 from palimpsest.coding.file_undo import FileRewinding, TurnChange, turn_changes
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import ProcessEnded, ProcessStarted, UserSaid
-from palimpsest.core.items import Text, text_of
+from palimpsest.core.events import ProcessEnded, ProcessStarted
+from palimpsest.core.items import text_of
 from palimpsest.core.log import Log, turns_of
 from palimpsest.core.spending import ChildRecord
 from palimpsest.core.text import cost_text
@@ -86,7 +87,7 @@ async def _rewind(terminal: Terminal, argument: str) -> None:
     turns = turns_of(log)
     if not turns:
         raise BadInput("there is no message to go back to")
-    texts = {seq: _text(log.event(seq).body) for seq in list(turns)[-_MOST_MESSAGES:]}
+    texts = {seq: message_text(log.event(seq).body) for seq in list(turns)[-_MOST_MESSAGES:]}
     rows = [Row(str(seq), one_line(plain(text), 200), plain(text)[:2_000]) for seq, text in reversed(texts.items())]
     chosen = await terminal.choose("Go back to before which message?", rows)
     if chosen is None:
@@ -101,10 +102,6 @@ async def _rewind(terminal: Terminal, argument: str) -> None:
     else:
         go_back(log, turns[seq], why="asked in the terminal")
     terminal.insert(texts[seq])
-
-
-def _text(body: object) -> str:
-    return "\n".join(part.text for part in body.parts if isinstance(part, Text)) if isinstance(body, UserSaid) else ""
 
 
 def _rewind_files(terminal: Terminal, agent: Agent, to: int) -> None:
@@ -260,7 +257,7 @@ async def _walk_note(terminal: Terminal) -> None:
     """Let the user walk the notes: Enter shows one, `f` forgets it."""
     at = ""
     while True:
-        rows = await asyncio.to_thread(_rows, _memories(terminal))
+        rows = await asyncio.to_thread(_note_rows, _memories(terminal))
         if not rows:
             terminal.notice("there are no notes; /memory add TEXT adds one")
             return
@@ -274,7 +271,7 @@ async def _walk_note(terminal: Terminal) -> None:
             await terminal.pal("memory", "show", at)
 
 
-def _rows(memories: Memories) -> list[Row]:
+def _note_rows(memories: Memories) -> list[Row]:
     notes = sorted((redacted(note) for _, note in memories.active()), key=lambda note: time_of(note.when), reverse=True)
     return [Row(note.name, f"{note.name}  {note.kind}  {plain(note.about)}", note.body.strip()) for note in notes]
 
