@@ -5,10 +5,10 @@ import gc
 import os
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
 from msgspec.structs import replace
 from prompt_toolkit.key_binding import KeyBindingsBase
@@ -43,6 +43,9 @@ _MOST_OPENED: Final = 20
 # Objects between two collections of garbage while the terminal is open, and how many of these until older objects are included. The
 # start of `pal` allows far more, see `pal.cli.start`: over hundreds of turns the cycles that painting leaves behind would pile up.
 _COLLECT: Final = (1_000, 5, 5)
+
+
+Rows: TypeAlias = Sequence[Row]
 
 
 class NotOpen(BadInput):
@@ -170,14 +173,28 @@ class Terminal:
         """Attach an image to the message that is being typed."""
         self.line.attach(image)
 
-    async def choose(self, title: str, rows: Sequence[Row], source: RowSource = NO_SOURCE) -> Row | None:
-        """Let the user choose a row; `None` if the user chose none. What was typed is put back afterwards."""
-        chosen = await self.lists.choose(title, rows, NO_KEYS, source)
+    async def choose(self, title: str, rows: Sequence[Row], source: RowSource = NO_SOURCE, at: str = "") -> Row | None:
+        """Let the user choose a row; `None` if the user chose none. What was typed is put back afterwards. `at` is the first row."""
+        chosen = await self.lists.choose(title, rows, NO_KEYS, source, at)
         return None if chosen is None else chosen.row
 
-    async def walk(self, title: str, rows: Sequence[Row], keys: Mapping[str, str], at: str = "") -> RowChoice | None:
-        """Let the user choose a row by Enter or one of the keys; `at` is where the cursor stands first."""
-        return await self.lists.choose(title, rows, keys, at=at)
+    async def walk(
+        self, title: str, rows: Callable[[], Rows | Awaitable[Rows]], keys: Mapping[str, str] = NO_KEYS, at: str = "", *, without: str = ""
+    ) -> AsyncIterator[RowChoice]:
+        """Let the user choose rows by Enter or one of the keys, one after another, until they leave the list; `at` is the first row.
+
+        `rows` is asked before each choice; `without` is said if there are none, and the walk ends.
+        """
+        while True:
+            found = rows()
+            shown = await found if isinstance(found, Awaitable) else found
+            if not shown and without:
+                self.notice(without)
+            chosen = await self.lists.choose(title, shown, keys, at=at) if shown else None
+            if chosen is None:
+                return
+            at = chosen.row.value
+            yield chosen
 
     async def pal(self, *words: str) -> None:
         """Run a command of `pal`, and show what it prints. The session goes on meanwhile."""

@@ -45,10 +45,10 @@ async def _model(terminal: Terminal, name: str) -> None:
     session = agent_of(terminal).session
     if not name:
         rows = [Row(card.name, _card_line(card, session), _cache_note(session, card)) for card in session.environment.cards]
-        chosen = await terminal.walk("Which model?", rows, {}, session.card.name)
+        chosen = await terminal.choose("Which model?", rows, at=session.card.name)
         if chosen is None:
             return
-        name = chosen.row.value
+        name = chosen.value
     if name != session.card.name and not has_card(name, session.environment.cards):
         raise BadInput(unknown_model(name, session.environment.cards))
     card = session.named_card(name)
@@ -106,10 +106,10 @@ async def _profile(terminal: Terminal, name: str) -> None:
     if not name:
         made = [profile(each) for each in profile_names()]
         rows = [Row(each.name, _profile_line(each, session), _PROFILE_NOTE) for each in made]
-        chosen = await terminal.walk("Which profile?", rows, {}, session.profile.name)
+        chosen = await terminal.choose("Which profile?", rows, at=session.profile.name)
         if chosen is None:
             return
-        name = chosen.row.value
+        name = chosen.value
     wanted = profile(name)
     if wanted.name == session.profile.name:
         raise BadInput(f"the profile is {name} already")
@@ -142,10 +142,10 @@ async def _mode(terminal: Terminal, name: str) -> None:
         rows = [Row(each, f"{each}  {text}{'  (now)' if each == present else ''}") for each, text in MODE_TEXTS.items()]
         ways, way = agent.mode.collaborations, agent.mode.collaboration or "default"
         rows += [Row(each, f"{each}  a way of working together{'  (now)' if each == way else ''}") for each in ways and (*ways, "default")]
-        chosen = await terminal.walk("Which mode?", rows, {}, present)
+        chosen = await terminal.choose("Which mode?", rows, at=present)
         if chosen is None:
             return
-        name = chosen.row.value
+        name = chosen.value
     agent.mode.change(name)
 
 
@@ -158,10 +158,10 @@ async def _theme(terminal: Terminal, name: str) -> None:
             terminal.show(UserBlock(f"{theme}: a message of yours, and a change"))
             terminal.show(_SAMPLE, opened=True)
         terminal.change_theme(before)
-        chosen = await terminal.walk("Which colours?", [Row(theme, theme) for theme in _THEMES], {}, before)
+        chosen = await terminal.choose("Which colours?", [Row(theme, theme) for theme in _THEMES], at=before)
         if chosen is None:
             return
-        name = chosen.row.value
+        name = chosen.value
     if name not in _THEMES:
         raise BadInput(f"/theme takes {' or '.join(_THEMES)}")
     terminal.change_theme(name)
@@ -225,11 +225,9 @@ async def _start(terminal: Terminal, step: str) -> None:
     if terminal.missing:
         for line in WITHOUT_A_MODEL:
             terminal.notice(line.format(missing=terminal.missing))
-    at = ""
-    while (chosen := await terminal.walk("What first?", STEPS, {}, at)) is not None:
-        at = chosen.row.value
+    async for chosen in terminal.walk("What first?", lambda: STEPS):
         try:
-            if await _take(terminal, at):
+            if await _take(terminal, chosen.row.value):
                 return
         except PalimpsestError as error:
             # The list stays open: another step may work.

@@ -39,23 +39,15 @@ _PREVIEW: Final = 2_000
 
 async def _audit(terminal: Terminal, argument: str) -> None:
     """Walk the edits; Enter shows what one hid, `u` undoes it."""
-    at = argument
     session = agent_of(terminal).session
     if argument and not any(str(event.seq) == argument for event in _edits(session.log)):
         raise BadInput(f"there is no edit {argument[:40]}; /audit lists them")
-    while True:
-        rows = edit_rows(session.log)
-        if not rows:
-            terminal.notice("there are no edits: the model sees the whole conversation")
-            return
-        chosen = await terminal.walk("Edits of the context, newest first", rows, {"u": "undoes"}, at)
-        if chosen is None:
-            return
-        at = chosen.row.value
+    title, without = "Edits of the context, newest first", "there are no edits: the model sees the whole conversation"
+    async for chosen in terminal.walk(title, lambda: edit_rows(session.log), {"u": "undoes"}, argument, without=without):
         if chosen.key == "u":
-            _undo_edit(terminal, session, int(at))
+            _undo_edit(terminal, session, int(chosen.row.value))
         else:
-            await _items_of_edit(terminal, session, int(at))
+            await _items_of_edit(terminal, session, int(chosen.row.value))
 
 
 def _undo_edit(terminal: Terminal, session: Session, seq: int) -> None:
@@ -83,8 +75,8 @@ async def _items_of_edit(terminal: Terminal, session: Session, seq: int) -> None
 
 async def walk_items(terminal: Terminal, session: Session, title: str, items: Iterable[Item], keys: Mapping[str, str]) -> None:
     """Let the user walk items: Enter shows one in full, `r` restores it, `p` pins it."""
-    rows, at = [item_row(session, item) for item in items], ""
-    while (chosen := await terminal.walk(title, rows, keys, at)) is not None:
+    rows = [item_row(session, item) for item in items]
+    async for chosen in terminal.walk(title, lambda: rows, keys):
         at = chosen.row.value
         try:
             if chosen.key == "r":
@@ -225,19 +217,19 @@ async def _context(terminal: Terminal, argument: str) -> None:
 
 async def _walk_kinds(terminal: Terminal, session: Session) -> None:
     """Let the user open a kind of item: its items, largest first, each of which can be opened in turn."""
-    at = ""
-    while True:
-        kinds: dict[str, list[Item]] = {}
-        for item in _items(session, by_size=True):
-            kinds.setdefault(item.kind, []).append(item)
-        sizes = {kind: sum(session.counter.item(item) for item in items) for kind, items in kinds.items()}
-        largest = sorted(kinds, key=lambda kind: -sizes[kind])
-        rows = [Row(kind, _kind_line(kind, sizes[kind], len(kinds[kind]), session)) for kind in largest]
-        chosen = await terminal.walk("What fills the window; Enter opens a kind", rows, {}, at) if rows else None
-        if chosen is None:
-            return
-        at = chosen.row.value
-        await walk_items(terminal, session, f"Items of the kind {at}, largest first", kinds[at], _PINS)
+    async for chosen in terminal.walk("What fills the window; Enter opens a kind", lambda: _kind_rows(session)):
+        kind = chosen.row.value
+        items = [item for item in _items(session, by_size=True) if item.kind == kind]
+        await walk_items(terminal, session, f"Items of the kind {kind}, largest first", items, _PINS)
+
+
+def _kind_rows(session: Session) -> list[Row]:
+    kinds: dict[str, list[Item]] = {}
+    for item in _items(session, by_size=True):
+        kinds.setdefault(item.kind, []).append(item)
+    sizes = {kind: sum(session.counter.item(item) for item in items) for kind, items in kinds.items()}
+    largest = sorted(kinds, key=lambda kind: -sizes[kind])
+    return [Row(kind, _kind_line(kind, sizes[kind], len(kinds[kind]), session)) for kind in largest]
 
 
 def _kind_line(kind: str, tokens: int, count: int, session: Session) -> str:
@@ -313,10 +305,9 @@ async def _cost(terminal: Terminal, argument: str) -> None:
             terminal.notice(line)
         return
     rows = [Row(str(turn.seq), _turn_line(turn), "\n".join(call.line for call in turn.calls)) for turn in reversed(turns[-_MOST_TURNS:])]
-    known, at = {str(turn.seq): turn for turn in turns}, ""
-    while (chosen := await terminal.walk("What each turn cost, newest first", rows, {}, at)) is not None:
-        at = chosen.row.value
-        for call in known[at].calls:
+    known = {str(turn.seq): turn for turn in turns}
+    async for chosen in terminal.walk("What each turn cost, newest first", lambda: rows, without="there are no turns yet"):
+        for call in known[chosen.row.value].calls:
             terminal.notice(call.line)
 
 

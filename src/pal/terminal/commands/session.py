@@ -50,17 +50,16 @@ async def _pin(terminal: Terminal, what: str) -> None:
         return
     if not session.log.view.pins:
         raise BadInput("nothing is pinned; /pin takes the id of an item, as /context shows it, or the path of a file")
-    at = ""
-    while pins := sorted(session.log.view.pins):
-        rows = [Row(name, name, one_line(plain(_item_text(session, name)), 400)) for name in pins]
-        chosen = await terminal.walk("Pinned; /pin takes an item or a path", rows, {"u": "unpins"}, at)
-        if chosen is None:
-            return
+    async for chosen in terminal.walk("Pinned; /pin takes an item or a path", lambda: _pin_rows(session), {"u": "unpins"}):
         at = chosen.row.value
         if chosen.key == "u":
             _turn_pin(session, at)
         else:
             terminal.write(f"{plain(_item_text(session, at) or at)}\n")
+
+
+def _pin_rows(session: Session) -> list[Row]:
+    return [Row(name, name, one_line(plain(_item_text(session, name)), 400)) for name in sorted(session.log.view.pins)]
 
 
 def _turn_pin(session: Session, what: str) -> None:
@@ -197,10 +196,8 @@ def _blocks(changes: Iterable[TurnChange]) -> Iterator[tuple[str, PatchBlock]]:
 
 async def _walk(terminal: Terminal, blocks: Mapping[str, PatchBlock]) -> None:
     rows = [Row(name, plain(name), _preview(block)) for name, block in blocks.items()]
-    at = ""
-    while (chosen := await terminal.walk("Changed files, newest turn first", rows, {}, at)) is not None:
-        at = chosen.row.value
-        terminal.show(blocks[at], opened=True)
+    async for chosen in terminal.walk("Changed files, newest turn first", lambda: rows):
+        terminal.show(blocks[chosen.row.value], opened=True)
 
 
 def _preview(block: PatchBlock) -> str:
@@ -255,20 +252,12 @@ def _memories(terminal: Terminal) -> Memories:
 
 async def _walk_note(terminal: Terminal) -> None:
     """Let the user walk the notes: Enter shows one, `f` forgets it."""
-    at = ""
-    while True:
-        rows = await asyncio.to_thread(_note_rows, _memories(terminal))
-        if not rows:
-            terminal.notice("there are no notes; /memory add TEXT adds one")
-            return
-        chosen = await terminal.walk("Notes that hold here", rows, {"f": "forgets"}, at)
-        if chosen is None:
-            return
-        at = chosen.row.value
+    title, without = "Notes that hold here", "there are no notes; /memory add TEXT adds one"
+    async for chosen in terminal.walk(title, lambda: asyncio.to_thread(_note_rows, _memories(terminal)), {"f": "forgets"}, without=without):
         if chosen.key == "f":
-            await _forget(terminal, at)
+            await _forget(terminal, chosen.row.value)
         else:
-            await terminal.pal("memory", "show", at)
+            await terminal.pal("memory", "show", chosen.row.value)
 
 
 def _note_rows(memories: Memories) -> list[Row]:
@@ -310,13 +299,8 @@ async def _tasks(terminal: Terminal, argument: str) -> None:
         return
     lines = (await _asked(agent, _TASK_LIST, {})).splitlines()
     rows = [Row(number, line) for line in lines if (number := _task_number(line))]
-    if not rows:
-        terminal.notice("there are no tasks")
-        return
-    at = ""
-    while (chosen := await terminal.walk("Tasks", rows, {}, at)) is not None:
-        at = chosen.row.value
-        terminal.write(await _asked(agent, _TASK, {"id": int(at)}))
+    async for chosen in terminal.walk("Tasks", lambda: rows, without="there are no tasks"):
+        terminal.write(await _asked(agent, _TASK, {"id": int(chosen.row.value)}))
 
 
 def _task_number(line: str) -> str:
@@ -350,15 +334,13 @@ async def _agents(terminal: Terminal, argument: str) -> None:
             raise BadInput(f"there is no sub-agent {argument[:40]!r}; there are {', '.join(children) or 'none'}")
         await terminal.pal("show", found.session)
         return
-    if not children:
-        terminal.notice("this session has no sub-agents")
-        return
-    at, spent = "", agent.spent_by_child()
-    while (
-        chosen := await terminal.walk("Sub-agents", [_child_row(each, spent[each.session]) for each in log.children], {}, at)
-    ) is not None:
-        at = chosen.row.value
-        await terminal.pal("show", at)
+    async for chosen in terminal.walk("Sub-agents", lambda: _child_rows(agent), without="this session has no sub-agents"):
+        await terminal.pal("show", chosen.row.value)
+
+
+def _child_rows(agent: Agent) -> list[Row]:
+    spent = agent.spent_by_child()
+    return [_child_row(child, spent[child.session]) for child in agent.session.log.children]
 
 
 def _child_row(child: ChildRecord, spent: Spent) -> Row:
@@ -367,24 +349,21 @@ def _child_row(child: ChildRecord, spent: Spent) -> Row:
 
 async def _processes(terminal: Terminal, argument: str) -> None:
     """Walk the processes of the session; Enter shows the output of one, `s` stops it. With an id, show that one."""
-    agent, at = agent_of(terminal), ""
+    agent = agent_of(terminal)
     if argument:
         _show_output(terminal, agent, argument)
         return
-    while True:
+
+    def rows() -> list[Row]:
         lines = process_lines(agent.session.log, agent.session.environment.clock.now())
-        if not lines:
-            terminal.notice("no process has run in the background")
-            return
-        rows = [Row(name, line, _output_of(agent, name)[-_PREVIEW:]) for name, line in lines.items()]
-        chosen = await terminal.walk("Processes in the background", rows, {"s": "stops"}, at)
-        if chosen is None:
-            return
-        at = chosen.row.value
+        return [Row(name, line, _output_of(agent, name)[-_PREVIEW:]) for name, line in lines.items()]
+
+    without = "no process has run in the background"
+    async for chosen in terminal.walk("Processes in the background", rows, {"s": "stops"}, without=without):
         if chosen.key == "s":
-            await _stop(terminal, agent, at)
+            await _stop(terminal, agent, chosen.row.value)
         else:
-            _show_output(terminal, agent, at)
+            _show_output(terminal, agent, chosen.row.value)
 
 
 def _output_of(agent: Agent, name: str) -> str:
