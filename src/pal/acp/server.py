@@ -64,7 +64,7 @@ from palimpsest.coding.build import coding_settings, configured_agent, equip, re
 from palimpsest.core.errors import BadInput, Locked, PalimpsestError
 from palimpsest.core.log import Log
 from palimpsest.stores.config_files import FILE_NAME, resolve
-from palimpsest.stores.home import AnyHome, new_id
+from palimpsest.stores.home import AnyHome
 
 PAGE: Final = 100
 _LONGEST_TITLE: Final = 200
@@ -87,7 +87,7 @@ def require_session(home: AnyHome, session: str) -> None:
 
 def fork_of(home: AnyHome, session: str) -> str:
     """Return the id of a new session that continues from the newest event of another one."""
-    with Log.open(home.store, session, home.clock) as log, log.fork(home.store, new_id(home)) as forked:
+    with Log.open(home.store, session, home.clock) as log, home.fork(log) as forked:
         return forked.session
 
 

@@ -13,7 +13,7 @@ from palimpsest.agent.decision import Mode
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.log import Log
 from palimpsest.core.text import whole_number
-from palimpsest.stores.home import AnyHome, new_id, remove
+from palimpsest.stores.home import AnyHome, remove
 from palimpsest.wire.models import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -123,6 +123,6 @@ def _forked(home: AnyHome, fork: str) -> str:
         raise BadInput(f"the event of --fork must be a number, not {event!r}", where="--fork")
     found = find_session(home, word)
     with Log.open(found.store, found.session, found.clock) as log:
-        forked = log.fork(home.store, new_id(home), number)
+        forked = home.fork(log, number)
     with forked:
         return forked.session

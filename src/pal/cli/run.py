@@ -18,7 +18,7 @@ from pal.cli.logs import cards_of
 from pal.cli.opening import find_home
 from pal.cli.output import emit, json_option
 from pal.cli.settings import FiniteRange, settings_of
-from pal.text import escaped_json, plain, saved_note_line
+from pal.text import escaped_json, one_line, plain, saved_note_line
 from palimpsest.agent.agent import Agent, proposed_plan, run
 from palimpsest.agent.calls import RECOVERY
 from palimpsest.agent.context import MISSING_PAGE
@@ -123,8 +123,7 @@ class TextPrinter:
 
 
 def _print_line(line: str, longest: int) -> None:
-    text = " ".join(plain(line[: 4 * longest]).split())
-    click.echo(f"pal: {text if len(text) <= longest else text[: longest - 1] + '…'}", err=True)
+    click.echo(f"pal: {one_line(plain(line[: 4 * longest]), longest)}", err=True)
 
 
 def _notice_of(event: Event) -> str:

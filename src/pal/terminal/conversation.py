@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from pal.terminal.look import ScreenLook
-from pal.terminal.painting import Block, NoticeBlock, ReplyBlock, ThinkingBlock, ToolBlock, one_line, paint
+from pal.terminal.painting import Block, NoticeBlock, ReplyBlock, ThinkingBlock, ToolBlock, paint
 from pal.terminal.transcript import AnswerKey, PermissionQuestion
+from pal.text import one_line
 from palimpsest.agent.decision import Approval
 from palimpsest.agent.feed import Piece
 from palimpsest.core.deltas import CallDelta, Delta, PartialReply, TextDelta, ThinkingDelta

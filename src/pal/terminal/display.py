@@ -33,10 +33,10 @@ from rich.text import Text
 from pal.terminal.choosing import Chooser
 from pal.terminal.input import Keyboard
 from pal.terminal.look import ScreenLook
-from pal.terminal.painting import Block, ToolBlock, arguments_of, diff_of, gap, indented, one_line, paint, painted, title_of
+from pal.terminal.painting import Block, ToolBlock, arguments_of, diff_of, gap, indented, paint, painted, title_of
 from pal.terminal.programs import interrupts_ignored
 from pal.terminal.transcript import PermissionQuestion, Status, status_line
-from pal.text import plain
+from pal.text import one_line, plain
 from palimpsest.agent.decision import displayable
 
 # Terminals that know these marks show nothing of a frame before its end; others ignore them.

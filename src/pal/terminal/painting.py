@@ -15,7 +15,7 @@ from rich.text import Text
 from rich.theme import Theme as RichTheme
 
 from pal.terminal.look import STYLES, ScreenLook
-from pal.text import plain, short
+from pal.text import one_line, plain, short
 from palimpsest.core.text import price_facts
 
 NoticeLevel: TypeAlias = Literal["info", "warning", "error"]
@@ -120,7 +120,6 @@ _SUBJECTS: Final = (
     "prompt",
     "id",
 )
-_LONGEST: Final = 400
 
 
 def title_of(block: ToolBlock) -> str:
@@ -144,12 +143,6 @@ def arguments_of(block: ToolBlock) -> dict[str, object] | str:
         return msgspec.json.decode(block.args or "{}", type=dict[str, object])
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return block.args
-
-
-def one_line(text: str, longest: int = _LONGEST) -> str:
-    """Return the beginning of a text with all white space as single spaces."""
-    line = " ".join(text[: 4 * longest].split())
-    return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
 _AROUND: Final = 2

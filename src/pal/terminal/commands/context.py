@@ -11,9 +11,8 @@ from msgspec.structs import replace
 
 from pal.terminal.choosing import Row
 from pal.terminal.commands.command import SlashCommand, agent_of, table
-from pal.terminal.painting import one_line
 from pal.terminal.terminal import NotOpen, Terminal
-from pal.text import plain, short
+from pal.text import one_line, plain, short
 from palimpsest.agent.agent import Agent
 from palimpsest.agent.limits import NOTHING, price_book
 from palimpsest.agent.session import Session

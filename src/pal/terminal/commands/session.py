@@ -9,9 +9,9 @@ from typing import Final
 from pal.terminal.choosing import Row
 from pal.terminal.commands.command import SlashCommand, agent_of, table
 from pal.terminal.conversation import message_text
-from pal.terminal.painting import PatchBlock, one_line, patch_files
+from pal.terminal.painting import PatchBlock, patch_files
 from pal.terminal.terminal import NotOpen, Terminal
-from pal.text import plain
+from pal.text import one_line, plain
 from palimpsest.agent.agent import Agent
 from palimpsest.agent.child_tools import UNCOMMITTED, review
 from palimpsest.agent.children import ChildAgents
