@@ -60,7 +60,7 @@ from pal.acp.updates import valid
 from palimpsest.agent.agent import run
 from palimpsest.agent.jobs import standard_jobs
 from palimpsest.agent.tool import one_line
-from palimpsest.coding.build import coding_settings, configured_agent, equip, recorded_choice, session_hooks
+from palimpsest.coding.build import coding_settings, configured_agent, equip_with_hooks, recorded_choice
 from palimpsest.core.errors import BadInput, Locked, PalimpsestError
 from palimpsest.core.log import Log
 from palimpsest.stores.config_files import FILE_NAME, resolve
@@ -107,7 +107,9 @@ def open_session(
         notify(str(problem))
     cards = home.cards()
     recorded = recorded_choice(home, request.session)
-    servers = client_servers(request.servers, root)
+    models = usable_models(cards, settings, all_of_them=bool(os.environ.get("PAL_SCRIPT")))
+    coding = coding_settings(settings, recorded, folders=folders)
+    coding = replace(coding, mcp=structs.replace(coding.mcp, given=client_servers(request.servers, root)))
     agent = configured_agent(
         home,
         settings,
@@ -118,21 +120,13 @@ def open_session(
         jobs=standard_jobs(settings.config.jobs, home),
         notify=notify,
     )
+    opened = EditorSession(agent, client, models)
+    if reads_buffers:
+        coding = replace(coding, hooks=EditorBuffers(client, agent.id).hooks())
+    for notice in equip_with_hooks(agent, home, settings, coding, opened.approve):
+        notify(notice)
     # The editor has its id, and may load it again before anything is said.
     agent.drops_blank = False
-    try:
-        models = usable_models(cards, settings, all_of_them=bool(os.environ.get("PAL_SCRIPT")))
-        opened = EditorSession(agent, client, models)
-        coding = coding_settings(settings, recorded, folders=folders)
-        hooks = session_hooks(home, settings, root, coding.withheld)
-        buffers = EditorBuffers(client, agent.id).hooks() if reads_buffers else ()
-        coding = replace(coding, hooks=(*hooks.hooks, *buffers), mcp=structs.replace(coding.mcp, given=servers))
-        for notice in (*equip(agent, home, coding, opened.approve), *hooks.notices):
-            notify(notice)
-    except BaseException:
-        agent.drops_blank = not request.session
-        agent.close()
-        raise
     return opened
 
 

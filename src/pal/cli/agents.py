@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args
+from typing import Any, Final, TypeAlias, get_args
 
 import click
 
@@ -15,10 +15,6 @@ from palimpsest.core.log import Log
 from palimpsest.core.text import whole_number
 from palimpsest.stores.home import AnyHome, remove
 from palimpsest.wire.models import DEFAULT_MODEL
-
-if TYPE_CHECKING:
-    from palimpsest.agent.agent import Agent
-
 
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -94,16 +90,6 @@ def chosen_session(home: AnyHome, *, continues: bool = False, resume: str = "", 
     except BaseException:
         with suppress(PalimpsestError, OSError):
             remove(home.store, made)
-        raise
-
-
-@contextmanager
-def closed_on_error(agent: "Agent") -> Iterator[None]:
-    """Close an agent that cannot be equipped, so that its session is not locked, and not kept if it is new."""
-    try:
-        yield
-    except BaseException:
-        agent.close()
         raise
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pal.cli.agents import chosen_session, closed_on_error
+from pal.cli.agents import chosen_session
 from pal.cli.output import short_time
 from pal.cli.settings import config_path, working_folder
 from pal.terminal.choosing import Row, RowSource
@@ -56,19 +56,16 @@ class TerminalAgents:
         """
         from pal.cli.logs import cards_of  # loaded while the user may type already
         from palimpsest.agent.jobs import standard_jobs
-        from palimpsest.coding.build import coding_settings, configured_agent, equip, mode_notice, recorded_choice, session_hooks
+        from palimpsest.coding.build import coding_settings, configured_agent, equip_with_hooks, mode_notice, recorded_choice
 
         home, settings = self._home, self._settings
         notices: list[str] = []
         with chosen_session(home, resume=resume, fork=fork) as chosen:
             recorded = recorded_choice(home, chosen)
+            coding = coding_settings(settings, recorded, allow=self._allow, deny=self._deny, folders=self._folders)
             jobs = standard_jobs(settings.config.jobs, home)
             agent = configured_agent(home, settings, cards_of(home), session=chosen, recorded=recorded, jobs=jobs, notify=notices.append)
-            with closed_on_error(agent):
-                coding = coding_settings(settings, recorded, allow=self._allow, deny=self._deny, folders=self._folders)
-                hooks = session_hooks(home, settings, Path.cwd(), coding.withheld)
-                notices += equip(agent, home, replace(coding, hooks=hooks.hooks), approve)
-                notices += (*hooks.notices, *mode_notice(settings, coding))
+            notices += (*equip_with_hooks(agent, home, settings, coding, approve), *mode_notice(settings, coding))
         # A long log without a checkpoint was read as a whole; with this one the next start reads its end only.
         agent.session.log.sync()
         missing = self._missing(agent.session.card)
