@@ -18,7 +18,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import History
 from prompt_toolkit.input.vt100 import Vt100Input
 
-from pal.terminal.choosing import NO_KEYS, NO_SOURCE, Chooser, Row, RowChoice, RowSource
+from pal.terminal.choosing import ENTER, NO_KEYS, NO_SOURCE, Chooser, Row, RowChoice, RowSource
 from palimpsest.agent.workspace import program_outside
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.items import Text
@@ -440,6 +440,10 @@ class InputLine:
         """Insert a pasted text; a long one, or the path of an image, as a mark."""
         self.buffer.insert_text(self.attachments.folded(text))
 
+    def insert(self, text: str) -> None:
+        """Insert a text at the cursor."""
+        self.buffer.insert_text(text)
+
     def attach(self, image: PastedImage) -> None:
         """Insert the mark of an image."""
         self.buffer.insert_text(self.attachments.image(image) + " ")
@@ -506,6 +510,16 @@ class Lists:
         if self.open is not None:
             self.open.filter(self._line.text)
         return self.open
+
+    def step(self, by: int) -> None:
+        """Move in the open list."""
+        if self.open is not None:
+            self.open.step(by)
+
+    def take(self, key: str = ENTER) -> None:
+        """Choose the row under the cursor of the open list by a key."""
+        if self.open is not None:
+            self.open.take(key)
 
     def offers(self, key: str) -> bool:
         """Whether the open list has a use for a letter."""

@@ -47,7 +47,7 @@ def key_bindings(terminal: Terminal) -> KeyBindings:
 
     @keys.add("tab", filter=asking, eager=True)
     def _(event: KeyPressEvent) -> None:
-        terminal.put_aside()
+        terminal.line.set_aside()
 
     return keys
 
@@ -81,11 +81,11 @@ def _add_editing(keys: KeyBindings, terminal: Terminal, typing: Filter) -> None:
 
     @keys.add(Keys.BracketedPaste, filter=typing)
     def _(event: KeyPressEvent) -> None:
-        terminal.paste(event.data)
+        terminal.line.paste(event.data)
 
     @keys.add("c-v", filter=typing & ~vi_insert_mode)
     def _(event: KeyPressEvent) -> None:
-        terminal.paste_image()
+        terminal.command("/image")
 
     @keys.add("c-g", filter=writing)
     def _(event: KeyPressEvent) -> None:
@@ -95,24 +95,24 @@ def _add_editing(keys: KeyBindings, terminal: Terminal, typing: Filter) -> None:
 def _add_list(keys: KeyBindings, terminal: Terminal, choosing: Filter) -> None:
     @keys.add("up", filter=choosing, eager=True)
     def _(event: KeyPressEvent) -> None:
-        terminal.step(-1)
+        terminal.lists.step(-1)
 
     @keys.add("down", filter=choosing, eager=True)
     def _(event: KeyPressEvent) -> None:
-        terminal.step(1)
+        terminal.lists.step(1)
 
     @keys.add("enter", filter=choosing, eager=True)
     def _(event: KeyPressEvent) -> None:
-        terminal.take_row()
+        terminal.lists.take()
 
     for letter in _LIST_LETTERS:
         _add_letter(keys, terminal, letter, choosing)
 
 
 def _add_letter(keys: KeyBindings, terminal: Terminal, letter: str, choosing: Filter) -> None:
-    @keys.add(letter, filter=choosing & Condition(lambda: terminal.offers(letter)), eager=True)
+    @keys.add(letter, filter=choosing & Condition(lambda: terminal.lists.offers(letter)), eager=True)
     def _(event: KeyPressEvent) -> None:
-        terminal.take_row(letter)
+        terminal.lists.take(letter)
 
 
 def _add_control(keys: KeyBindings, terminal: Terminal) -> None:
@@ -120,7 +120,7 @@ def _add_control(keys: KeyBindings, terminal: Terminal) -> None:
         "c-c": terminal.stop,
         "c-o": terminal.open_block,
         "c-t": terminal.audit,
-        "s-tab": terminal.next_mode,
+        "s-tab": lambda: terminal.command("/mode next"),
         "c-z": terminal.suspend,
     }
     for key, action in simple.items():

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from prompt_toolkit.key_binding import KeyBindingsBase
 from rich.cells import cached_cell_len
 
-from pal.terminal.choosing import ENTER, NO_KEYS, NO_SOURCE, Row, RowChoice, RowSource
+from pal.terminal.choosing import NO_KEYS, NO_SOURCE, Row, RowChoice, RowSource
 from pal.terminal.conversation import AgentConversation, OpenReply, Questions, load_for_first_message, load_for_replies
 from pal.terminal.display import Device, Display, Frame, Shown, placed
 from pal.terminal.handover import HandoverFile
@@ -165,14 +165,6 @@ class Terminal:
         """Send the text of a command to the agent: nothing in it was typed by the user as it stands."""
         self.session.send((Text(text, attached=True),))
 
-    def insert(self, text: str) -> None:
-        """Insert text at the cursor of the input line."""
-        self.line.buffer.insert_text(text)
-
-    def attach(self, image: PastedImage) -> None:
-        """Attach an image to the message that is being typed."""
-        self.line.attach(image)
-
     async def choose(self, title: str, rows: Sequence[Row], source: RowSource = NO_SOURCE, at: str = "") -> Row | None:
         """Let the user choose a row; `None` if the user chose none. What was typed is put back afterwards. `at` is the first row."""
         chosen = await self.lists.choose(title, rows, NO_KEYS, source, at)
@@ -257,10 +249,6 @@ class Terminal:
         self.transcript = Transcript()
         await self.session.open(session, fork=fork)
 
-    async def take_over(self) -> None:
-        """Go on with a session that another terminal has."""
-        await self.session.take_over()
-
     @property
     def theme(self) -> Theme:
         """The theme of now."""
@@ -279,11 +267,7 @@ class Terminal:
         self.line.of_session(opened.agent.id)
         self.missing = opened.missing
         if opened.missing and not opened.earlier:
-            self.start(self._command("/start"))
-
-    def recorded(self) -> None:
-        """Forget the copies of messages that are recorded now."""
-        self.line.keep()
+            self.command("/start")
 
     def changed(self) -> None:
         """Paint again, and run the script of the status line."""
@@ -397,7 +381,7 @@ class Terminal:
                 self.questions.answer("n", "".join(texts_of(taken.parts)))
             elif taken.text.startswith(("/", "!")) and len(taken.parts) == 1:
                 self.show(UserBlock(taken.text, command=True))
-                self.start(self._command(taken.text))
+                self.command(taken.text)
             else:
                 self.session.send(taken.parts)
         except PalimpsestError as error:
@@ -408,7 +392,11 @@ class Terminal:
             self.line.sent(taken)
         self.display.refresh()
 
-    async def _command(self, line: str) -> None:
+    def command(self, line: str) -> None:
+        """Run a line of a command beside the screen."""
+        self.start(self._run_line(line))
+
+    async def _run_line(self, line: str) -> None:
         try:
             await self._commands().run(self, line)
         except NotOpen:
@@ -428,7 +416,7 @@ class Terminal:
         self._escaped_at = now if self.lists.open is None else 0.0
         if now - before <= TWICE_SECONDS and not self.is_busy:
             self._escaped_at = 0.0
-            self.start(self._command("/rewind"))
+            self.command("/rewind")
             return
         self._interrupt()
 
@@ -471,15 +459,7 @@ class Terminal:
     def audit(self) -> None:
         """Show the edits of the context, the newest first, unless a list or a question is open."""
         if self.lists.open is None and self.questions.open is None:
-            self.start(self._command("/audit"))
-
-    def next_mode(self) -> None:
-        """Change to the next mode."""
-        self.start(self._command("/mode next"))
-
-    def paste(self, text: str) -> None:
-        """Insert a pasted text; a long one as a mark."""
-        self.line.paste(text)
+            self.command("/audit")
 
     def edit(self) -> None:
         """Let the user write the message in an editor."""
@@ -489,14 +469,6 @@ class Terminal:
         """Stop the process, as in a shell; its continuation shows the input again."""
         self.line.keep()
         self.display.suspend()
-
-    def put_aside(self) -> None:
-        """Put what is typed aside until the open question is answered, so that its keys answer."""
-        self.line.set_aside()
-
-    def paste_image(self) -> None:
-        """Attach the image of the clipboard."""
-        self.start(self._command("/image"))
 
     def take_back(self) -> bool:
         """Take the newest queued message back into the input; false if none waits."""
@@ -510,20 +482,6 @@ class Terminal:
         """Answer the open question."""
         self.notifier.seen()
         self.questions.answer(key)
-
-    def step(self, by: int) -> None:
-        """Move in the open list."""
-        if self.lists.open is not None:
-            self.lists.open.step(by)
-
-    def take_row(self, key: str = ENTER) -> None:
-        """Choose the row under the cursor of the open list by a key."""
-        if self.lists.open is not None:
-            self.lists.open.take(key)
-
-    def offers(self, key: str) -> bool:
-        """Whether the open list has a use for a letter."""
-        return self.lists.offers(key)
 
     @property
     def is_busy(self) -> bool:
@@ -674,7 +632,7 @@ class Attachment:
         except PalimpsestError:
             self._give_back()
             raise
-        self._terminal.recorded()
+        self._terminal.line.keep()
 
     def _give_back(self) -> None:
         texts = [text for parts in self._unsent for text in texts_of(parts)]

@@ -487,7 +487,7 @@ async def _walk_settings(terminal: Terminal) -> None:
     ]
     chosen = await terminal.choose("Settings", rows)
     if chosen is not None:
-        terminal.insert(f"/config {chosen.value} ")
+        terminal.line.insert(f"/config {chosen.value} ")
 
 
 def _settings(terminal: Terminal) -> Settings:

@@ -54,7 +54,7 @@ async def _image(terminal: Terminal, _: str) -> None:
     image = await asyncio.to_thread(clipboard_image)
     if image is None:
         raise BadInput("the clipboard has no image, or no program reads it here (wl-paste, xclip or pngpaste)")
-    terminal.attach(image)
+    terminal.line.attach(image)
 
 
 COMMANDS: Final[dict[str, SlashCommand]] = {

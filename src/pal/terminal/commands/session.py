@@ -100,7 +100,7 @@ async def _rewind(terminal: Terminal, argument: str) -> None:
         _rewind_files(terminal, agent, turns[seq])
     else:
         go_back(log, turns[seq], why="asked in the terminal")
-    terminal.insert(texts[seq])
+    terminal.line.insert(texts[seq])
 
 
 def _rewind_files(terminal: Terminal, agent: Agent, to: int) -> None:
@@ -123,7 +123,7 @@ async def _fork(terminal: Terminal, _: str) -> None:
 
 
 async def _takeover(terminal: Terminal, _: str) -> None:
-    await terminal.take_over()
+    await terminal.session.take_over()
 
 
 async def _new(terminal: Terminal, _: str) -> None:
