@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -20,7 +19,7 @@ from pal.cli.command_line import FINDINGS, INTERRUPTED
 from pal.cli.opening import expand_path, find_home, stores_of_folder
 from pal.cli.output import emit, json_option, progress
 from pal.cli.secret_search import LogSpan, SecretSearch
-from pal.cli.tables import Columns, console
+from pal.cli.tables import Columns, console, progress_bar
 from pal.text import plain
 from palimpsest.core.errors import BadInput, Locked, PalimpsestError, StoreError
 from palimpsest.core.ports import Blobs, LogFile, SessionStore
@@ -307,7 +306,13 @@ def import_(
 def _take(run: ImportRun, found: FoundSources) -> None:
     """Import what was found, the logs of this program first, until the run is stopped."""
     own = bases_first(source for source in found.sources if source.format == NAME)
-    with _progress(len(found.sources) + len(found.skipped)) as run.on_progress:
+    started = time.monotonic()
+
+    def speed() -> str:
+        return f"files  {run.seen / max(0.001, time.monotonic() - started):,.0f} events/s"
+
+    with progress_bar("importing", len(found.sources) + len(found.skipped), speed) as show_progress:
+        run.on_progress = lambda files, _: show_progress(files)
         for source in (*own, *(source for source in found.sources if source.format != NAME)):
             if run.stopped:
                 break
@@ -364,25 +369,6 @@ def _find(places: list[_SearchPlace], *, explain: bool) -> FoundSources:
     known = {*skipped, *(source.path for source in sources.values())}
     ignored = {other.where: other for each in found for other in each.ignored if other.where not in known}
     return FoundSources(tuple(sources.values()), tuple(skipped.values()), tuple(ignored.values()))
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function that shows files done and events per second; silent without a terminal."""
-    if not sys.stderr.isatty():
-        yield no_progress
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # slow to load, and for terminals only
-
-    columns = (TextColumn("importing"), BarColumn(), MofNCompleteColumn(), TextColumn("files  {task.fields[speed]}"))
-    started = time.monotonic()
-    with Progress(*columns, console=console(err=True), transient=True) as bar:
-        task = bar.add_task("", total=total, speed="")
-
-        def on_progress(files: int, events: int) -> None:
-            bar.update(task, completed=files, speed=f"{events / max(0.001, time.monotonic() - started):,.0f} events/s")
-
-        yield on_progress
 
 
 def _report(run: ImportRun, places: list[_SearchPlace], found: FoundSources, *, as_json: bool, verbose: bool) -> None:

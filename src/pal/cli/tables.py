@@ -122,17 +122,21 @@ def _columns_by_line(widths: Sequence[int], room: int) -> list[range]:
 
 
 @contextmanager
-def progress_bar(what: str, total: int) -> Iterator[Callable[[float], None]]:
-    """Yield a function that takes the number of parts done and shows a progress bar with the remaining time; silent without a terminal."""
+def progress_bar(what: str, total: int, note: Callable[[], str] | None = None) -> Iterator[Callable[[float], None]]:
+    """Yield a function that takes the number of parts done and shows a progress bar; silent without a terminal.
+
+    Behind the bar stands the remaining time, or what `note` returns.
+    """
     if not sys.stderr.isatty():
         yield lambda _: None
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # slow to load, and for terminals only
 
-    columns = (TextColumn(what), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"), TimeRemainingColumn())
+    behind = TimeRemainingColumn() if note is None else TextColumn("{task.fields[note]}")
+    columns = (TextColumn(what), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"), behind)
     with Progress(*columns, console=console(err=True), transient=True) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda done: bar.update(task, completed=done)
+        task = bar.add_task("", total=total, note="")
+        yield lambda done: bar.update(task, completed=done, note="" if note is None else note())
 
 
 _ELLIPSIS = "…"
