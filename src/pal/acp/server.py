@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -74,8 +74,8 @@ class OpeningRequest(Struct, frozen=True):
     """What an editor wants: the folder, further folders, MCP servers of its user, and the session; empty for a new one."""
 
     cwd: str
-    folders: tuple[str, ...] = ()
-    servers: tuple[ClientServer, ...] = ()
+    folders: Sequence[str] | None = None
+    servers: Sequence[ClientServer] | None = None
     session: str = ""
 
 
@@ -100,7 +100,7 @@ def open_session(
     for the text of files, with unsaved changes. Raises `BadInput` for a folder that does not exist
     or settings that cannot be read, `Locked` if another process has the session.
     """
-    root, folders = _folder(request.cwd), tuple(_folder(name) for name in request.folders)
+    root, folders = _folder(request.cwd), tuple(_folder(name) for name in request.folders or ())
     settings = resolve(None if home.folder is None else home.folder / FILE_NAME, root, os.environ)
     settings.require_valid()
     for problem in settings.refused:
@@ -234,7 +234,7 @@ class EditorAgent(ProtocolAgent):
         self, cwd: str, additional_directories: list[str] | None = None, mcp_servers: list[ClientServer] | None = None, **_: Any
     ) -> NewSessionResponse:
         """Start a session in a folder."""
-        opened = self._open(OpeningRequest(cwd, tuple(additional_directories or ()), tuple(mcp_servers or ())))
+        opened = self._open(OpeningRequest(cwd, additional_directories, mcp_servers))
         self._new[opened.agent.id] = opened
         return NewSessionResponse(session_id=opened.agent.id, modes=mode_state(opened.mode), config_options=opened.options())
 
@@ -247,7 +247,7 @@ class EditorAgent(ProtocolAgent):
         **_: Any,
     ) -> LoadSessionResponse:
         """Open a session that exists and send its conversation before the answer."""
-        opened = self._reopened(OpeningRequest(cwd, tuple(additional_directories or ()), tuple(mcp_servers or ()), session_id))
+        opened = self._reopened(OpeningRequest(cwd, additional_directories, mcp_servers, session_id))
         with request_errors():
             await opened.replay()
         await opened.announce()
@@ -262,7 +262,7 @@ class EditorAgent(ProtocolAgent):
         **_: Any,
     ) -> ResumeSessionResponse:
         """Open a session that exists, without its conversation."""
-        opened = self._reopened(OpeningRequest(cwd, tuple(additional_directories or ()), tuple(mcp_servers or ()), session_id))
+        opened = self._reopened(OpeningRequest(cwd, additional_directories, mcp_servers, session_id))
         await opened.show_pending()
         await opened.announce()
         return ResumeSessionResponse(modes=mode_state(opened.mode), config_options=opened.options())
@@ -279,7 +279,7 @@ class EditorAgent(ProtocolAgent):
         self._require(session_id)
         with request_errors():
             fork = fork_of(self._home, session_id)
-        opened = self._open(OpeningRequest(cwd, tuple(additional_directories or ()), tuple(mcp_servers or ()), fork))
+        opened = self._open(OpeningRequest(cwd, additional_directories, mcp_servers, fork))
         self._new[opened.agent.id] = opened
         return ForkSessionResponse(session_id=opened.agent.id, modes=mode_state(opened.mode), config_options=opened.options())
 
