@@ -1,6 +1,6 @@
 """What a command of the terminal is: its name, its help, what it does and what completes its argument."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 
 from msgspec import Struct
 
@@ -26,9 +26,6 @@ class SlashCommand(Struct, frozen=True):
     argument: str = ""
     complete: Complete = no_argument
     while_running: bool = True
-
-
-Commands = Mapping[str, SlashCommand]
 
 
 def table(*commands: SlashCommand) -> dict[str, SlashCommand]:
