@@ -303,7 +303,7 @@ def ask(
     """
     if json_stream and as_json:
         raise click.UsageError("--json and --json-stream exclude each other")
-    home = find_home()
+    home, folder = find_home(), Path.cwd()
     options = {"model": model, "profile": profile_name, "mode": mode, "max_turns": max_turns, "max_tools": max_tools}
     limits = {"max_seconds": max_seconds, "max_usd": max_usd, "max_tokens": max_tokens}
     settings = settings_of(home, {**options, **limits}, strict=True)
@@ -316,7 +316,7 @@ def ask(
         jobs = tuple(job for job in standard_jobs(settings.config.jobs, home) if "session_ends" in job.moments)
         coding = coding_settings(settings, recorded, allow=allow, deny=deny, folders=folders, end_with_turn=True, state=state)
         agent = configured_agent(
-            home, settings, cards_of(home), session=session, recorded=recorded, jobs=jobs, notify=_notify, asks_at_once=True
+            home, settings, cards_of(home), session=session, recorded=recorded, cwd=folder, jobs=jobs, notify=_notify, asks_at_once=True
         )
         equipped = equip_with_hooks(agent, home, settings, coding, refuse_all)
     for notice in (*equipped, *mode_notice(settings, coding)):
