@@ -76,6 +76,12 @@ def saved_note_line(saved: "NoteSaved") -> str:
     return f"noted as {saved.name}{about} (`pal memory forget {saved.name}` takes it back)"
 
 
+def one_line(text: str, longest: int = 400) -> str:
+    """Return the beginning of a text of at most so many characters, with all white space as single spaces."""
+    line = " ".join(text[: 4 * longest].split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
 def short(number: int) -> str:
     """Format a count in at most five characters: 950, 12k, 3.4M."""
     if number < 10_000:

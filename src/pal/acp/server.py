@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -60,11 +60,11 @@ from pal.acp.updates import valid
 from palimpsest.agent.agent import run
 from palimpsest.agent.jobs import standard_jobs
 from palimpsest.agent.tool import one_line
-from palimpsest.coding.build import coding_settings, configured_agent, equip, recorded_choice, session_hooks
+from palimpsest.coding.build import coding_settings, configured_agent, equip_with_hooks, recorded_choice
 from palimpsest.core.errors import BadInput, Locked, PalimpsestError
 from palimpsest.core.log import Log
 from palimpsest.stores.config_files import FILE_NAME, resolve
-from palimpsest.stores.home import AnyHome, new_id
+from palimpsest.stores.home import AnyHome
 
 PAGE: Final = 100
 _LONGEST_TITLE: Final = 200
@@ -74,8 +74,8 @@ class OpeningRequest(Struct, frozen=True):
     """What an editor wants: the folder, further folders, MCP servers of its user, and the session; empty for a new one."""
 
     cwd: str
-    folders: tuple[str, ...] = ()
-    servers: tuple[ClientServer, ...] = ()
+    folders: Sequence[str] | None = None
+    servers: Sequence[ClientServer] | None = None
     session: str = ""
 
 
@@ -87,7 +87,7 @@ def require_session(home: AnyHome, session: str) -> None:
 
 def fork_of(home: AnyHome, session: str) -> str:
     """Return the id of a new session that continues from the newest event of another one."""
-    with Log.open(home.store, session, home.clock) as log, log.fork(home.store, new_id(home)) as forked:
+    with Log.open(home.store, session, home.clock) as log, home.fork(log) as forked:
         return forked.session
 
 
@@ -100,14 +100,16 @@ def open_session(
     for the text of files, with unsaved changes. Raises `BadInput` for a folder that does not exist
     or settings that cannot be read, `Locked` if another process has the session.
     """
-    root, folders = _folder(request.cwd), tuple(_folder(name) for name in request.folders)
+    root, folders = _folder(request.cwd), tuple(_folder(name) for name in request.folders or ())
     settings = resolve(None if home.folder is None else home.folder / FILE_NAME, root, os.environ)
     settings.require_valid()
     for problem in settings.refused:
         notify(str(problem))
     cards = home.cards()
     recorded = recorded_choice(home, request.session)
-    servers = client_servers(request.servers, root)
+    models = usable_models(cards, settings, all_of_them=bool(os.environ.get("PAL_SCRIPT")))
+    coding = coding_settings(settings, recorded, folders=folders)
+    coding = replace(coding, mcp=structs.replace(coding.mcp, given=client_servers(request.servers, root)))
     agent = configured_agent(
         home,
         settings,
@@ -118,21 +120,13 @@ def open_session(
         jobs=standard_jobs(settings.config.jobs, home),
         notify=notify,
     )
+    opened = EditorSession(agent, client, models)
+    if reads_buffers:
+        coding = replace(coding, hooks=EditorBuffers(client, agent.id).hooks())
+    for notice in equip_with_hooks(agent, home, settings, coding, opened.approve):
+        notify(notice)
     # The editor has its id, and may load it again before anything is said.
     agent.drops_blank = False
-    try:
-        models = usable_models(cards, settings, all_of_them=bool(os.environ.get("PAL_SCRIPT")))
-        opened = EditorSession(agent, client, models)
-        coding = coding_settings(settings, recorded, folders=folders)
-        hooks = session_hooks(home, settings, root, coding.withheld)
-        buffers = EditorBuffers(client, agent.id).hooks() if reads_buffers else ()
-        coding = replace(coding, hooks=(*hooks.hooks, *buffers), mcp=structs.replace(coding.mcp, given=servers))
-        for notice in (*equip(agent, home, coding, opened.approve), *hooks.notices):
-            notify(notice)
-    except BaseException:
-        agent.drops_blank = not request.session
-        agent.close()
-        raise
     return opened
 
 
@@ -240,7 +234,7 @@ class EditorAgent(ProtocolAgent):
         self, cwd: str, additional_directories: list[str] | None = None, mcp_servers: list[ClientServer] | None = None, **_: Any
     ) -> NewSessionResponse:
         """Start a session in a folder."""
-        opened = self._open(OpeningRequest(cwd, tuple(additional_directories or ()), tuple(mcp_servers or ())))
+        opened = self._open(OpeningRequest(cwd, additional_directories, mcp_servers))
         self._new[opened.agent.id] = opened
         return NewSessionResponse(session_id=opened.agent.id, modes=mode_state(opened.mode), config_options=opened.options())
 
@@ -253,7 +247,7 @@ class EditorAgent(ProtocolAgent):
         **_: Any,
     ) -> LoadSessionResponse:
         """Open a session that exists and send its conversation before the answer."""
-        opened = self._reopened(OpeningRequest(cwd, tuple(additional_directories or ()), tuple(mcp_servers or ()), session_id))
+        opened = self._reopened(OpeningRequest(cwd, additional_directories, mcp_servers, session_id))
         with request_errors():
             await opened.replay()
         await opened.announce()
@@ -268,7 +262,7 @@ class EditorAgent(ProtocolAgent):
         **_: Any,
     ) -> ResumeSessionResponse:
         """Open a session that exists, without its conversation."""
-        opened = self._reopened(OpeningRequest(cwd, tuple(additional_directories or ()), tuple(mcp_servers or ()), session_id))
+        opened = self._reopened(OpeningRequest(cwd, additional_directories, mcp_servers, session_id))
         await opened.show_pending()
         await opened.announce()
         return ResumeSessionResponse(modes=mode_state(opened.mode), config_options=opened.options())
@@ -285,7 +279,7 @@ class EditorAgent(ProtocolAgent):
         self._require(session_id)
         with request_errors():
             fork = fork_of(self._home, session_id)
-        opened = self._open(OpeningRequest(cwd, tuple(additional_directories or ()), tuple(mcp_servers or ()), fork))
+        opened = self._open(OpeningRequest(cwd, additional_directories, mcp_servers, fork))
         self._new[opened.agent.id] = opened
         return ForkSessionResponse(session_id=opened.agent.id, modes=mode_state(opened.mode), config_options=opened.options())
 

@@ -583,7 +583,7 @@ class EditorBuffers:
             held = (await self._client.read_text_file(session_id=self._session, path=str(path))).content
         except (RequestError, ValidationError, ConnectionError):
             return None
-        return held if _lines(held) != _lines(_on_disk(path)) else None
+        return held if _with_plain_line_ends(held) != _with_plain_line_ends(_on_disk(path)) else None
 
 
 def _files_of(call: HookCall) -> Iterator[Path]:
@@ -605,7 +605,7 @@ def _on_disk(path: Path) -> str:
         return ""
 
 
-def _lines(text: str) -> str:
+def _with_plain_line_ends(text: str) -> str:
     """A text with the line ends that all editors agree on."""
     return text.replace("\r\n", "\n")
 

@@ -42,7 +42,7 @@ class LineTransport:
 
     async def receive(self) -> dict[str, Any] | None:
         """Return the next message; `None` at the end of the input."""
-        while (line := await self._line()) is not None:
+        while (line := await self._next_line()) is not None:
             if not line.strip():
                 continue
             if len(line) > self._largest:
@@ -64,7 +64,7 @@ class LineTransport:
         """Stop writing."""
         self._writer.close()
 
-    async def _line(self) -> bytes | None:
+    async def _next_line(self) -> bytes | None:
         """The next line, without its rest if it is too long; `None` at the end, also if the last line is not complete."""
         chunks: list[bytes] = []
         size = 0

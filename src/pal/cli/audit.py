@@ -294,7 +294,9 @@ def print_edit(screen: Console, edit: AuditedEdit, counter: TokenCounter, *, ful
     print_hidden(screen, edit.loss, edit.codes, full=full)
     screen.print(Text("the view, - before and + after:", style="bold"))
     new_prefix = "" if numbered else f"{edit.event}."
-    for mark, run in groupby(_diff_lines(edit.before, edit.after, lambda item: _line(item, counter, new_prefix)), key=lambda line: line[0]):
+    for mark, run in groupby(
+        _diff_lines(edit.before, edit.after, lambda item: _item_line(item, counter, new_prefix)), key=lambda line: line[0]
+    ):
         _print_diff_run(screen, mark, list(run), full=full)
 
 
@@ -345,7 +347,7 @@ def _unchanged_line(count: int) -> tuple[str, str, str]:
     return " ", f"{counted(count, 'item')} as before", "dim"
 
 
-def _line(item: Item, counter: TokenCounter, new_prefix: str) -> str:
+def _item_line(item: Item, counter: TokenCounter, new_prefix: str) -> str:
     content = shown(item)
     words = "" if content is None else text_of(content)
     name = "new" if new_prefix and item.id.startswith(new_prefix) else item.id
@@ -488,7 +490,7 @@ def why(*, session: str, text: str, limit: int, as_json: bool) -> None:
     if as_json:
         emit({"items": [with_iso_times(to_builtins(item), "at") for item in found]})
     else:
-        _print(text, found, len(matches) - len(found))
+        _print_places_of_text(text, found, len(matches) - len(found))
     if not found:
         click.get_current_context().exit(FINDINGS)
 
@@ -536,7 +538,7 @@ def _found_item(seq: int, at: int, item: Item, state: ItemState, command: str) -
     return FoundItem(item.id, item.kind, seq, at, state.shown, edits)
 
 
-def _print(text: str, found: list[FoundItem], left_out: int) -> None:
+def _print_places_of_text(text: str, found: list[FoundItem], left_out: int) -> None:
     if not found:
         everywhere = f"`pal search {shlex.quote(text)}` looks in all sessions"
         click.echo(plain(f"nothing found: no item of this session has the text; {everywhere}"), err=True)

@@ -267,7 +267,7 @@ def compact(*, session: str, profile_name: str, model: str, focus: str, preview:
         elif not edits:
             click.echo("there is nothing to fold")
         else:
-            _print(engine, edits, full=full, numbered=not may_differ)
+            _print_new_edits(engine, edits, full=full, numbered=not may_differ)
             if not full:
                 click.echo(_command_for_the_rest(log.session, edits, preview=preview))
             click.echo("nothing was changed; omit --preview to fold" if preview else _undo_command(log, location, edits, cards))
@@ -309,7 +309,7 @@ def _failed_proposals(policy_run: PolicyRun) -> list[tuple[str, str]]:
     return refused + [(body.message, body.error) for body in bodies if isinstance(body, Failed)]
 
 
-def _print(session: Session, edits: list[AuditedEdit], *, full: bool, numbered: bool) -> None:
+def _print_new_edits(session: Session, edits: list[AuditedEdit], *, full: bool, numbered: bool) -> None:
     """Print up to seven lines about the edits or, if `full`, everything."""
     screen = console()
     if full:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from pal.cli.agents import MODES, TerminalAgents, chosen_session, permission_options, session_options
+from pal.cli.agents import MODES, chosen_session, permission_options, session_options
 from pal.cli.opening import find_home
 from pal.cli.settings import FiniteRange, settings_of
 from palimpsest.core.errors import BadInput
@@ -64,14 +64,12 @@ def chat(
     settings = settings_of(home, options, strict=True)
     with chosen_session(home, continues=continues, resume=resume, fork=fork) as session:
         pass
-    agents = TerminalAgents(home, settings, options, allow=allow, deny=deny, folders=folders)
-    from pal.terminal.look import (
-        ScreenLook,  # the terminal takes 100 ms to load
-        colours_of,
-    )
+    from pal.cli.terminal_agents import TerminalAgents  # the terminal takes 100 ms to load
+    from pal.terminal.look import ScreenLook, colours_of
+    from pal.terminal.running import run_terminal
     from pal.terminal.surroundings import TerminalSurroundings
-    from pal.terminal.terminal import run_terminal
 
+    agents = TerminalAgents(home, settings, options, allow=allow, deny=deny, folders=folders)
     config = settings.config.terminal
     look = ScreenLook(colours=colours_of(os.environ, is_terminal=True), theme=theme or config.theme, spoken=screen_reader)
     around = TerminalSurroundings(

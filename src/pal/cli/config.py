@@ -125,13 +125,13 @@ def config(*, key: str, as_json: bool) -> None:
     """
     home = find_home()
     settings = settings_of(home)
-    rows = [row for row in _rows(settings) if not key or row.key == key or row.key.startswith(f"{key}.")]
+    rows = [row for row in _shown_settings(settings) if not key or row.key == key or row.key.startswith(f"{key}.")]
     if not rows:
         raise BadInput(nearest_key(key), where="pal config")
     if as_json:
         emit(rows)
     else:
-        _print(rows, _files(home))
+        _print_settings(rows, _files(home))
     wrong = rule_problems(settings)
     for problem in wrong:
         click.echo(plain(f"pal: {problem}; no agent starts until this is corrected"), err=True)
@@ -139,7 +139,7 @@ def config(*, key: str, as_json: bool) -> None:
         click.get_current_context().exit(FINDINGS)
 
 
-def _rows(settings: Settings) -> Iterator[ShownSetting]:
+def _shown_settings(settings: Settings) -> Iterator[ShownSetting]:
     for key in KEYS.values():
         if "*" not in key.name:
             found = settings.settings.get(key.name)
@@ -202,20 +202,20 @@ def _files(home: AnyHome) -> Mapping[str, Path]:
     return {word: path for word, path in (("user", own), ("project", project)) if path is not None and path.exists()}
 
 
-def _print(rows: list[ShownSetting], files: Mapping[str, Path]) -> None:
+def _print_settings(rows: list[ShownSetting], files: Mapping[str, Path]) -> None:
     columns = Columns("key", "value", "source", keep=("key",))
     for row in rows:
         source = row.source
         for word, path in files.items():
             source = source.replace(str(path), word)
-        columns.add_row(one_line(row.key, 60), one_line(_text(row.value), 60), one_line(source, 60))
+        columns.add_row(one_line(row.key, 60), one_line(_value_text(row.value), 60), one_line(source, 60))
     screen = console()
     screen.print(columns)
     for word, path in files.items():
         screen.print(plain(f"{word} is {path}"), soft_wrap=True, markup=False, highlight=False)
 
 
-def _text(value: object) -> str:
+def _value_text(value: object) -> str:
     """Return a value as a file would show it; `-` if it is not set."""
     return "-" if value is None else value if isinstance(value, str) else msgspec.json.encode(value).decode()
 

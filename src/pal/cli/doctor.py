@@ -389,7 +389,7 @@ def kept_links(word: str, sessions: list[str]) -> dict[str, KeptLink]:
         return {sessions[0]: found}
     wanted = set(sessions)
     links: dict[str, KeptLink] = {}
-    for line in _lines(expand_path(word)):
+    for line in _read_lines(expand_path(word)):
         words = line.split()
         kept = next((kept for each in words if (kept := _kept_link(each)) is not None), None)
         links.update((each, kept) for each in words if each in wanted and kept is not None)
@@ -403,7 +403,7 @@ def _kept_link(word: str) -> KeptLink | None:
     return None if match is None else KeptLink(int(match[1] or -1), match[2])
 
 
-def _lines(path: Path) -> list[str]:
+def _read_lines(path: Path) -> list[str]:
     try:
         if not path.is_file():
             raise BadInput("this is neither a link (NUMBER:64 hex digits) nor a file", where=str(path))
@@ -549,7 +549,7 @@ def verify(*, targets: tuple[str, ...], repair_damage: bool, everything: bool, a
         for result in results:
             is_memory = result.found.session == MEMORY_LOG
             own = result.found.session if result.found.store is home.store else ""
-            _print(result, own or shlex.quote(_label(result.found) if is_memory else result.found.name))
+            _print_verdict(result, own or shlex.quote(_label(result.found) if is_memory else result.found.name))
         if damaged:
             click.echo(f"bad   snapshots of files  {counted(len(damaged), 'finding')}")
             _print_findings(tuple(damaged))
@@ -658,7 +658,7 @@ def _as_builtins(results: list[VerifyResult], damaged: Sequence[Finding] = (), *
     return shape
 
 
-def _print(result: VerifyResult, word: str) -> None:
+def _print_verdict(result: VerifyResult, word: str) -> None:
     """Print a verdict; `word` is what names the session on the command line."""
     verdict, name = result.before, plain(_label(result.found))
     redacted = f", {len(verdict.redacted)} redacted" if verdict.redacted else ""
@@ -779,7 +779,7 @@ def secrets(*, sessions: tuple[str, ...], everything: bool, as_json: bool) -> No
     unread = 0
     for found in _locations(home, sessions):
         try:
-            rows += _rows(found)
+            rows += _secret_rows(found)
         except PalimpsestError as error:
             click.echo(plain(f"pal: {error}"), err=True)
             unread += 1
@@ -800,12 +800,12 @@ def _locations(home: AnyHome, sessions: Sequence[str]) -> Iterator[SessionLocati
         yield from (SessionLocation(session, home.store, home.blobs, home.clock) for session in sorted(home.store.sessions()))
 
 
-def _rows(found: SessionLocation) -> list[SecretRow]:
+def _secret_rows(found: SessionLocation) -> list[SecretRow]:
     with closing(found.store.open(found.session)) as lines:
-        return [_row(found.session, secret) for secret in secrets_of(lines)]
+        return [_secret_row(found.session, secret) for secret in secrets_of(lines)]
 
 
-def _row(session: str, secret: FoundSecret) -> SecretRow:
+def _secret_row(session: str, secret: FoundSecret) -> SecretRow:
     where = f"item {secret.item}, line {secret.line}" if secret.item else f"event {secret.event}, outside of items"
     return SecretRow(session, secret.event, secret.kind, secret.masked, where, secret.item, secret.line, secret.certain)
 

@@ -16,6 +16,7 @@ from pal.text import plain
 from palimpsest.agent.confined_files import file_creator
 from palimpsest.agent.named_profiles import profile
 from palimpsest.agent.session import Environment, Session, inline, no_provider
+from palimpsest.agent.tool import installed_tools
 from palimpsest.agent.workspace import Workspace
 from palimpsest.coding.providers import configured_provider, is_offline, profile_name_of
 from palimpsest.coding.rules import deny_rules, parse_rule
@@ -168,7 +169,6 @@ def environment_of(
 
 def _permissions(folder: str, settings: Settings) -> "Permissions":
     """The rules of the user and of the project of a session. Raises `BadInput` if one of the user's is malformed."""
-    from palimpsest.agent.tool import installed_tools  # only a fold that reads files needs them
     from palimpsest.coding.permissions import Permissions
 
     rules = settings.config.permissions

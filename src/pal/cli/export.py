@@ -25,7 +25,14 @@ from palimpsest.core.redaction import redact
 from palimpsest.exchange.claude.sessions_index import with_entry
 from palimpsest.exchange.claude.writer import write_claude
 from palimpsest.exchange.codex.writer import write_codex
+from palimpsest.exchange.html import (
+    HTML_LIMIT,
+    MARKDOWN_LIMIT,
+    write_html,
+    write_markdown,
+)
 from palimpsest.exchange.opencode.writer import write_opencode
+from palimpsest.exchange.otel import write_otel
 from palimpsest.exchange.resume import ResumeTarget, claude_target, codex_target, has_base_rollouts, opencode_target, write_request
 from palimpsest.exchange.secrets import as_is, clean_line
 from palimpsest.exchange.transcript import ExportOrigin, origin_of
@@ -172,19 +179,10 @@ def _chunks(log: Log, location: SessionLocation, path: EventPath, cards: tuple[M
         warn_of_blobs(fetch)
         return iter((msgspec.json.format(request.body, indent=2) + b"\n" if options.pretty else request.body,))
     if form == "otel":
-        from palimpsest.exchange.otel import write_otel  # as below
-
         return write_otel(log, path.tip, cards=cards, content=options.content, fetch=blobs.get, clean=clean)
     if form == "markdown":
-        from palimpsest.exchange.html import (
-            MARKDOWN_LIMIT,  # each format is imported only if it is used
-            write_markdown,
-        )
-
         pieces = write_markdown(log, path, cards=cards, clean=clean, limit=None if options.full else MARKDOWN_LIMIT)
     else:
-        from palimpsest.exchange.html import HTML_LIMIT, write_html
-
         pieces = write_html(log, blobs, path, cards=cards, clean=clean, limit=None if options.full else HTML_LIMIT)
     return (piece.encode("utf-8", "replace") for piece in pieces)
 

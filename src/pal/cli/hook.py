@@ -56,7 +56,7 @@ def hook(*, event: str, agent: Agent, limit: int, seconds: float | None, backgro
             return
         given = hook_input(sys.stdin.buffer.read(MOST_INPUT))
         if given is not None and event in ("", given.hook_event_name):
-            _print(_answered(given, home, agent, limit, seconds), given)
+            _print_answer(_answered(given, home, agent, limit, seconds), given)
 
 
 def _answered(given: HookInput, home: Home, agent: Agent, limit: int, seconds: float | None) -> HookAnswer:
@@ -95,7 +95,7 @@ def _in_time(work: Callable[[], HookAnswer], cpu_seconds: float, wall_seconds: f
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def _print(said: HookAnswer, given: HookInput) -> None:
+def _print_answer(said: HookAnswer, given: HookInput) -> None:
     path = transcript_of(given) if said.background else None
     # A hook reads a short transcript whole, so that nothing of it has to be kept.
     if path is not None and (said.background == "import" or path.stat().st_size > HOOK_BYTES):

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,7 +19,7 @@ from pal.cli.command_line import FINDINGS, INTERRUPTED
 from pal.cli.opening import expand_path, find_home, stores_of_folder
 from pal.cli.output import emit, json_option, progress
 from pal.cli.secret_search import LogSpan, SecretSearch
-from pal.cli.tables import Columns, console
+from pal.cli.tables import Columns, console, progress_bar
 from pal.text import plain
 from palimpsest.core.errors import BadInput, Locked, PalimpsestError, StoreError
 from palimpsest.core.ports import Blobs, LogFile, SessionStore
@@ -291,7 +290,13 @@ def import_(
 def _take(run: ImportRun, found: FoundSources) -> None:
     """Import what was found, the logs of this program first, until the run is stopped."""
     own = bases_first(source for source in found.sources if source.format == NAME)
-    with _progress(len(found.sources) + len(found.skipped)) as run.on_progress:
+    started = time.monotonic()
+
+    def speed() -> str:
+        return f"files  {run.seen / max(0.001, time.monotonic() - started):,.0f} events/s"
+
+    with progress_bar("importing", len(found.sources) + len(found.skipped), speed) as show_progress:
+        run.on_progress = lambda files, _: show_progress(files)
         for source in (*own, *(source for source in found.sources if source.format != NAME)):
             if run.stopped:
                 break
@@ -350,25 +355,6 @@ def _find(places: list[_SearchPlace], *, explain: bool) -> FoundSources:
     return FoundSources(tuple(sources.values()), tuple(skipped.values()), tuple(ignored.values()))
 
 
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function that shows files done and events per second; silent without a terminal."""
-    if not sys.stderr.isatty():
-        yield no_progress
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # slow to load, and for terminals only
-
-    columns = (TextColumn("importing"), BarColumn(), MofNCompleteColumn(), TextColumn("files  {task.fields[speed]}"))
-    started = time.monotonic()
-    with Progress(*columns, console=console(err=True), transient=True) as bar:
-        task = bar.add_task("", total=total, speed="")
-
-        def on_progress(files: int, events: int) -> None:
-            bar.update(task, completed=files, speed=f"{events / max(0.001, time.monotonic() - started):,.0f} events/s")
-
-        yield on_progress
-
-
 def _report(run: ImportRun, places: list[_SearchPlace], found: FoundSources, *, as_json: bool, verbose: bool) -> None:
     for bad in (*run.skipped, *found.ignored):
         click.echo(plain(f"pal: {bad.where}: {bad.why}"), err=True)
@@ -385,7 +371,7 @@ def _report(run: ImportRun, places: list[_SearchPlace], found: FoundSources, *, 
         searched = [str(path) for place in places for path in place.paths]
         emit({**as_builtins(run), "searched": searched, **({"ignored": _problems(found.ignored)} if verbose else {})})
     else:
-        _print(run, places)
+        _print_imported(run, places)
     if run.stopped:
         click.get_current_context().exit(INTERRUPTED)
     if run.skipped or any(row.bad for row in run.rows):
@@ -431,7 +417,7 @@ def _secrets(rows: list[ImportRow], run: ImportRun) -> dict[str, int]:
     return {kind: sum(each.get(kind, 0) for each in found) for kind in kinds}
 
 
-def _print(run: ImportRun, places: list[_SearchPlace]) -> None:
+def _print_imported(run: ImportRun, places: list[_SearchPlace]) -> None:
     names = ("sessions", "events", "user", "calls", "results", "folds", "masks", "bad lines")
     rows = [(form.name, found) for form in _FINDERS if (found := [row for row in run.rows if row.format == form.name])]
     if not rows:

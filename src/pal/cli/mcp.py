@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pal.mcp.serving import serve_stdio
+from pal.mcp.serving import (
+    TOKEN_FILE,
+    serve_http,
+    serve_stdio,
+    token_of,
+)
 from palimpsest.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -75,12 +80,6 @@ def _settings(home: "AnyHome") -> "Config":
 
 
 def _serve_http(root: Path, port: int, *, write: bool) -> None:
-    from pal.mcp.serving import (
-        TOKEN_FILE,  # beside the SDK
-        serve_http,
-        token_of,
-    )
-
     home = _home()
     if home.folder is None:
         raise BadInput("a home in memory has no sessions to serve; set PAL_HOME to a folder", where="pal mcp")

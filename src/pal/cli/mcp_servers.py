@@ -45,7 +45,7 @@ def servers(*, connect: bool, as_json: bool) -> None:
     settings = mcp_settings(settings_of(home))
     found = configured_servers(folder, os.environ, files=settings.files)
     trust = trust_of(home.folder, folder)
-    rows = {server.label: _row(server, trust, settings.disabled) for server in found.servers}
+    rows = {server.label: _server_fields(server, trust, settings.disabled) for server in found.servers}
     if connect:
         wanted = [server for server in found.servers if rows[server.label]["state"] == "configured"]
         for label, outcome in asyncio.run(_tried(wanted, settings.call_seconds)).items():
@@ -54,14 +54,14 @@ def servers(*, connect: bool, as_json: bool) -> None:
     if as_json:
         emit({"servers": list(rows.values()), "problems": problems})
     else:
-        _print(list(rows.values()), connected=connect)
+        _print_servers(list(rows.values()), connected=connect)
         for problem in problems:
             click.echo(plain(f"pal: {problem}"), err=True)
     if problems or any(row["state"] == _FAILED for row in rows.values()):
         click.get_current_context().exit(FINDINGS)
 
 
-def _row(server: McpServer, trust: ProjectTrust, disabled: frozenset[str]) -> dict[str, object]:
+def _server_fields(server: McpServer, trust: ProjectTrust, disabled: frozenset[str]) -> dict[str, object]:
     """One server. Arguments, variables, headers and the path of an address may hold secrets, and are not shown."""
     if server.disabled or server.name in disabled:
         state = "disabled"
@@ -131,7 +131,7 @@ def _outcome(connection: "ServerConnection") -> dict[str, object]:
     }
 
 
-def _print(rows: list[dict[str, object]], *, connected: bool) -> None:
+def _print_servers(rows: list[dict[str, object]], *, connected: bool) -> None:
     if not rows:
         click.echo("no MCP servers are configured; docs/mcp.md says where they are defined")
         return

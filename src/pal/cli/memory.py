@@ -92,13 +92,13 @@ def list_(*, kind: str | None, place: Place | None, scope: str, cwd: Path, as_js
         notes = notebook.notes()
         word = word_of(opened.memories, notebook)
         problems += [(f"{word}/{path}", why) for path, why in notes.problems]
-        rows += [_row(word, shown, key, note) for key, note in held(notes, shown).items() if kind in (None, note.kind)]
+        rows += [_listed_note(word, shown, key, note) for key, note in held(notes, shown).items() if kind in (None, note.kind)]
     rows.sort(key=lambda row: row.name)
     rows.sort(key=lambda row: time_of(row.when), reverse=True)
     if as_json:
         emit(rows)
     elif rows:
-        _print(rows)
+        _print_notes(rows)
     else:
         click.echo('there are no such notes; `pal memory add "…"` adds one', err=True)
     _end(problems)
@@ -123,7 +123,7 @@ def show(*, name: str, scope: str, cwd: Path, as_json: bool) -> None:
     chain.sort(key=lambda past: (time_of(past.when), past.rev), reverse=True)
     if as_json:
         fields = note_fields(note)
-        versions = [_row(word, "past", past.revision, past) for past in chain]
+        versions = [_listed_note(word, "past", past.revision, past) for past in chain]
         emit({**fields, "scope": word, "place": found.place, "changed_files": changed, "versions": versions})
         return
     _print_note(note, f"{word}, {found.place}", changed, chain, opened)
@@ -153,12 +153,12 @@ def _related(note: Note, notes: Notes) -> frozenset[str]:
     return frozenset(found)
 
 
-def _row(word: str, place: Place, key: str, note: Note) -> ListedNote:
+def _listed_note(word: str, place: Place, key: str, note: Note) -> ListedNote:
     clean = redacted(note)
     return ListedNote(key, note.kind, word, place, note.when, note.trust, note.uses, clean.about, clean.person, note.rev, note.pinned)
 
 
-def _print(rows: list[ListedNote]) -> None:
+def _print_notes(rows: list[ListedNote]) -> None:
     # Names are needed whole by other commands, so what a note is about stands below.
     lines = [((row.name, row.kind, row.when[:_DATE], row.trust, str(row.uses)), Text(_subject(row))) for row in rows]
     print_listing(console(), ("name", "kind", "when", "trust", "uses"), lines, frozenset(("uses",)))

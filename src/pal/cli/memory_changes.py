@@ -29,7 +29,7 @@ from palimpsest.memory.index_text import shown_time
 from palimpsest.memory.note import KINDS, NoteKind, encode_note
 from palimpsest.memory.note_evidence import CitedEvent, NoteChange, changes_of, cited_events
 from palimpsest.memory.notebook import Notebook, make_team_notebook
-from palimpsest.memory.query import FoundMemory, search_notes
+from palimpsest.memory.query import FoundMemory, search_notes, search_sessions
 from palimpsest.memory.recalled_handbook import found_summaries, summaries
 from palimpsest.memory.session_memory import project_memory
 from palimpsest.memory.writing import LocatedNote, NewNote, add_note, edit_note, locate
@@ -187,8 +187,6 @@ def search(*, words: tuple[str, ...], history: bool, passages: str | None, limit
     # Many notes leave room for summaries of sessions.
     found = (*found[: limit - min(len(summarised), limit // 4)], *summarised)[:limit]
     if passages is not None and opened.home.folder is not None:
-        from palimpsest.memory.query import search_sessions  # few searches ask for it
-
         home = opened.home
         said = search_sessions(opened.home.folder, home.store, opened.memories, query, every=passages == "all", most=limit)
         # Many notes leave room for what was said.
@@ -199,7 +197,7 @@ def search(*, words: tuple[str, ...], history: bool, passages: str | None, limit
         emit([replace(each, scope=words_of.get(each.scope, "")) for each in found])
     elif found:
         for each in found:
-            _print(each)
+            _print_found_memory(each)
     else:
         click.echo("nothing found", err=True)
     if waiting:
@@ -217,7 +215,7 @@ def _summaries(home: AnyHome, root: Path, query: str, most: int) -> tuple[FoundM
     return tuple(FoundMemory(str(each.file), 0.0, each.title, (), "summary", estimate(each.text), each.title, each.date) for each in found)
 
 
-def _print(found: FoundMemory) -> None:
+def _print_found_memory(found: FoundMemory) -> None:
     if found.status == "summary":
         click.echo(plain(f"{found.note}  {found.when}"))
     elif found.status == "active":

@@ -260,7 +260,7 @@ def status(*, everything: bool, as_json: bool) -> None:
     if as_json:
         emit(_as_builtins(found) | ({} if handbook is None else {"handbook": msgspec.to_builtins(handbook)}))
         return
-    _print(found, handbook, everything=everything)
+    _print_status(found, handbook, everything=everything)
 
 
 def _as_builtins(found: PipelineStatus) -> dict[str, object]:
@@ -268,7 +268,7 @@ def _as_builtins(found: PipelineStatus) -> dict[str, object]:
     return with_iso_times({**msgspec.to_builtins(found), "jobs": jobs}, "next_at")
 
 
-def _print(found: PipelineStatus, handbook: HandbookStatus | None, *, everything: bool) -> None:
+def _print_status(found: PipelineStatus, handbook: HandbookStatus | None, *, everything: bool) -> None:
     read = found if handbook is None else handbook
     skipped = ", ".join(f"{count:,} {reason.replace('_', ' ')}" for reason, count in sorted(read.skipped.items()))
     click.echo(f"background runs: {'on' if found.is_on else 'off'}")

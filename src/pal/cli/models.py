@@ -33,12 +33,12 @@ def cards(*, as_json: bool) -> None:
             ]
         )
     else:
-        _print(all_cards, own_names)
+        _print_cards(all_cards, own_names)
     if own_cards is None:
         click.get_current_context().exit(FINDINGS)
 
 
-def _print(all_cards: tuple[ModelCard, ...], own_names: set[str]) -> None:
+def _print_cards(all_cards: tuple[ModelCard, ...], own_names: set[str]) -> None:
     names = ("model", "wire", "window", "reply", "in", "read", "write", "out")
     rows = Columns(*names, right=("window", "reply", "in", "read", "write", "out"), keep=("model",))
     for model_card in all_cards:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from pal.cli.command_line import nearest
 from pal.text import plain
 from palimpsest.core.errors import BadInput, PalimpsestError, StoreError
+from palimpsest.core.log import Log
 from palimpsest.core.ports import BlobStore, Clock, SessionArchive, SessionRow
 from palimpsest.core.text import counted
 from palimpsest.stores.home import AnyHome, Home
@@ -149,8 +150,6 @@ def _has_draft(home: AnyHome, session: str) -> bool:
 
 def _has_input(home: AnyHome, session: str) -> bool:
     """Whether input is recorded there that no turn has taken, because the program was killed."""
-    from palimpsest.core.log import Log  # only a session without a turn is looked into
-
     with suppress(PalimpsestError), Log.open(home.store, session, home.clock) as log:
         return bool(log.inbox)
     return False

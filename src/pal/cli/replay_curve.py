@@ -21,7 +21,7 @@ CURVE_TABLES = ("curve", "curve-summary")
 def print_judgements(screen: Console, comparison: Comparison) -> None:
     """Print ours against each trigger of the rival, for each card."""
     for run in comparison.runs:
-        rows = [_row(each) for each in judge(curve_points(run.sessions))]
+        rows = [_judgement_cells(each) for each in judge(curve_points(run.sessions))]
         screen.print()
         screen.print(Text(f"ours against each trigger of {BASELINE}, by the setting that does best here", style="bold"))
         print_rows(screen, ("rival", "ours", "dollars", "re-reads", ""), rows, left=2)
@@ -29,7 +29,7 @@ def print_judgements(screen: Console, comparison: Comparison) -> None:
         screen.print(Text(f"ok: {limits}", style="dim"))
 
 
-def _row(judged: Judgement) -> Sequence[str]:
+def _judgement_cells(judged: Judgement) -> Sequence[str]:
     shares = ("-" if share is None else f"{share:.2f}x" for share in (judged.usd_ratio, judged.rereads_ratio))
     return (
         judged.rival.partition("@")[2] or "default",

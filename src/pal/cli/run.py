@@ -4,7 +4,6 @@ import os
 import select
 import stat
 import sys
-from dataclasses import replace
 from fcntl import F_GETFL, fcntl
 from pathlib import Path
 from time import monotonic
@@ -13,19 +12,19 @@ from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 import click
 import msgspec
 
-from pal.cli.agents import MODES, chosen_session, closed_on_error, permission_options, session_options
+from pal.cli.agents import MODES, chosen_session, permission_options, session_options
 from pal.cli.logs import cards_of
 from pal.cli.opening import find_home
 from pal.cli.output import emit, json_option
 from pal.cli.settings import FiniteRange, settings_of
-from pal.text import escaped_json, plain, saved_note_line
+from pal.text import escaped_json, one_line, plain, saved_note_line
 from palimpsest.agent.agent import Agent, proposed_plan, run
 from palimpsest.agent.calls import RECOVERY
 from palimpsest.agent.context import MISSING_PAGE
 from palimpsest.agent.feed import Piece
 from palimpsest.agent.jobs import standard_jobs
 from palimpsest.agent.limits import Spent, price_book
-from palimpsest.coding.build import coding_settings, configured_agent, equip, mode_notice, recorded_choice, session_hooks
+from palimpsest.coding.build import coding_settings, configured_agent, equip_with_hooks, mode_notice, recorded_choice
 from palimpsest.coding.settings import refuse_all
 from palimpsest.core.deltas import TextDelta
 from palimpsest.core.errors import BadInput, PalimpsestError
@@ -123,8 +122,7 @@ class TextPrinter:
 
 
 def _print_line(line: str, longest: int) -> None:
-    text = " ".join(plain(line[: 4 * longest]).split())
-    click.echo(f"pal: {text if len(text) <= longest else text[: longest - 1] + '…'}", err=True)
+    click.echo(f"pal: {one_line(plain(line[: 4 * longest]), longest)}", err=True)
 
 
 def _notice_of(event: Event) -> str:
@@ -316,14 +314,12 @@ def ask(
             raise BadInput("there is nothing to do; give a prompt (`pal -p TEXT`) or standard input, or --continue", where="pal -p")
         # The others would be cancelled at once, for the session ends with the turn.
         jobs = tuple(job for job in standard_jobs(settings.config.jobs, home) if "session_ends" in job.moments)
+        coding = coding_settings(settings, recorded, allow=allow, deny=deny, folders=folders, end_with_turn=True, state=state)
         agent = configured_agent(
-            home, settings, cards_of(home), session=session, recorded=recorded, jobs=jobs, notify=_notify, asks_at_once=True
+            home, settings, cards_of(home), session=session, recorded=recorded, cwd=folder, jobs=jobs, notify=_notify, asks_at_once=True
         )
-        with closed_on_error(agent):
-            coding = coding_settings(settings, recorded, allow=allow, deny=deny, folders=folders, end_with_turn=True, state=state)
-            hooks = session_hooks(home, settings, folder, coding.withheld)
-            equipped = equip(agent, home, replace(coding, hooks=hooks.hooks), refuse_all)
-    for notice in (*equipped, *hooks.notices, *mode_notice(settings, coding)):
+        equipped = equip_with_hooks(agent, home, settings, coding, refuse_all)
+    for notice in (*equipped, *mode_notice(settings, coding)):
         _notify(notice)
     form: OutputForm = "json-stream" if json_stream else "json" if as_json else "text"
     code = run(_answer(agent, parts, printer_of(form, quiet=quiet)))

@@ -209,7 +209,7 @@ def _print_all(found: Sequence[FoundSession | FoundFile | FoundHit], limit: int)
         click.echo("nothing found", err=True)
     hits = [each for each in found if isinstance(each, FoundHit)]
     if hits:
-        _print(hits)
+        _print_hits(hits)
         return
     rows = Columns("newest", "matches", "where", "", right=("matches",), keep=("newest", "where"))
     summed = [each for each in found if not isinstance(each, FoundHit)]
@@ -233,7 +233,7 @@ def _state_of(hit: FoundHit) -> str:
     return f"  hidden by {what} {hit.hidden_by.event}"
 
 
-def _print(hits: Sequence[FoundHit]) -> None:
+def _print_hits(hits: Sequence[FoundHit]) -> None:
     screen = console()
     for hit in hits:
         place = Text(f"{hit.session}:{hit.seq}", style="bold")

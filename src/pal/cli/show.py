@@ -523,7 +523,7 @@ def _print_all(changes: tuple[TurnChange, ...], missing: str, *, only_files: boo
     screen = console()
     shown = [change for change in changes if change.files or change.problem]
     for change in shown:
-        _print(screen, change, only_files=only_files)
+        _print_turn_change(screen, change, only_files=only_files)
     if not shown:
         click.echo(missing or "no files were changed", err=True)
 
@@ -551,7 +551,7 @@ def _shape(change: TurnChange, *, only_files: bool) -> dict[str, object]:
     return shape
 
 
-def _print(screen: Console, change: TurnChange, *, only_files: bool) -> None:
+def _print_turn_change(screen: Console, change: TurnChange, *, only_files: bool) -> None:
     note = "" if change.certain or change.problem else " (cut off: all changes until the next snapshot, also yours)"
     place = f" in {change.root}" if change.root else ""
     title = plain(f"# turn {change.turn}, event {change.first}{place}{note}").replace("\n", " ")
@@ -648,10 +648,10 @@ def rows_of(log: Log, turned_on: Sequence[str], cards: tuple[ModelCard, ...]) ->
     """Return the jobs that are turned on, then others that ran in the session."""
     states = log.jobs
     names = dict.fromkeys((*turned_on, *states.jobs))
-    return [_row(log, name, cards, is_on=name in turned_on) for name in names]
+    return [_job_row(log, name, cards, is_on=name in turned_on) for name in names]
 
 
-def _row(log: Log, name: str, cards: tuple[ModelCard, ...], *, is_on: bool) -> JobRow:
+def _job_row(log: Log, name: str, cards: tuple[ModelCard, ...], *, is_on: bool) -> JobRow:
     state, spendings = log.jobs.of(name), [each for each in log.ledger.spendings if each.purpose == job_purpose(name)]
     known: dict[str, Any] = {field: getattr(state, field) for field in ("cursor", "at", "status", "why", "took_ms", "failures")}
     cost = PriceBook(cards).usd(spendings)

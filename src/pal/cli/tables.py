@@ -39,9 +39,9 @@ class Columns:
         if widths is None:
             yield from self._row_blocks(options.max_width)
             return
-        yield self._line(self._names, widths, "bold")
+        yield self._table_line(self._names, widths, "bold")
         for cells, style in self._rows:
-            yield self._line(cells, widths, style)
+            yield self._table_line(cells, widths, style)
 
     def _widths(self, room: int) -> list[int] | None:
         """Return the column widths, or None if the columns that are never cut do not fit; the widest text column shrinks first."""
@@ -55,8 +55,8 @@ class Columns:
             widths[place] -= 1
         return widths
 
-    def _line(self, cells: Sequence[str], widths: Sequence[int], style: str) -> Text:
-        cut = [_cut(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    def _table_line(self, cells: Sequence[str], widths: Sequence[int], style: str) -> Text:
+        cut = [_cut_cell(cell, width) for cell, width in zip(cells, widths, strict=True)]
         return Text((" " * _GAP).join(_padded(cut, widths, self._right)).rstrip(), style=style, no_wrap=True)
 
     def _row_blocks(self, room: int) -> Iterator[Text]:
@@ -67,7 +67,7 @@ class Columns:
                 if not cell:
                     continue
                 head = f"{name}: " if name else ""
-                words = cell if kept else _cut(cell, max(_NARROWEST, room - cell_len(head)))
+                words = cell if kept else _cut_cell(cell, max(_NARROWEST, room - cell_len(head)))
                 yield Text.assemble((head, "bold"), words, style=style, overflow="fold")
 
 
@@ -81,7 +81,7 @@ def _column_widths(rows: Sequence[Sequence[str]]) -> list[int]:
     return [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
 
 
-def _cut(cell: str, width: int) -> str:
+def _cut_cell(cell: str, width: int) -> str:
     text = Text(cell)
     text.truncate(width, overflow="ellipsis")
     return text.plain
@@ -94,7 +94,7 @@ def print_listing(screen: Console, header: Sequence[str], rows: Sequence[tuple[S
     """Print rows in columns, wrapped to several lines on a narrow screen, with the text of a row below it."""
     widths = _column_widths([header, *(cells for cells, _ in rows)])
     sides = [name in right for name in header]
-    lines = _lines(widths, screen.width)
+    lines = _columns_by_line(widths, screen.width)
 
     def show(cells: Sequence[str], style: str) -> None:
         padded = _padded(cells, widths, sides)
@@ -109,7 +109,7 @@ def print_listing(screen: Console, header: Sequence[str], rows: Sequence[tuple[S
             screen.print(Text.assemble("  ", text), no_wrap=True, overflow="ellipsis")
 
 
-def _lines(widths: Sequence[int], room: int) -> list[range]:
+def _columns_by_line(widths: Sequence[int], room: int) -> list[range]:
     """Return the columns of each line; the second and later lines are indented."""
     lines: list[range] = []
     used, first = 0, 0
@@ -122,17 +122,21 @@ def _lines(widths: Sequence[int], room: int) -> list[range]:
 
 
 @contextmanager
-def progress_bar(what: str, total: int) -> Iterator[Callable[[float], None]]:
-    """Yield a function that takes the number of parts done and shows a progress bar with the remaining time; silent without a terminal."""
+def progress_bar(what: str, total: int, note: Callable[[], str] | None = None) -> Iterator[Callable[[float], None]]:
+    """Yield a function that takes the number of parts done and shows a progress bar; silent without a terminal.
+
+    Behind the bar stands the remaining time, or what `note` returns.
+    """
     if not sys.stderr.isatty():
         yield lambda _: None
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # slow to load, and for terminals only
 
-    columns = (TextColumn(what), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"), TimeRemainingColumn())
+    behind = TimeRemainingColumn() if note is None else TextColumn("{task.fields[note]}")
+    columns = (TextColumn(what), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"), behind)
     with Progress(*columns, console=console(err=True), transient=True) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda done: bar.update(task, completed=done)
+        task = bar.add_task("", total=total, note="")
+        yield lambda done: bar.update(task, completed=done, note="" if note is None else note())
 
 
 _ELLIPSIS = "…"

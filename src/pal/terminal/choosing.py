@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
-from palimpsest.core.errors import BadInput, PalimpsestError
+from palimpsest.core.errors import PalimpsestError
 
 _MOST_ROWS: Final = 10
 # Seconds without a key until a text is searched for beyond the rows of the list.
@@ -156,59 +156,3 @@ class Chooser:
             present = {row.value for row in self._shown}
             self._shown = (*self._shown, *(row for row in found if row.value not in present))
             self._changed()
-
-
-class FilterLine(Protocol):
-    """The input line, which filters a list while one is open."""
-
-    @property
-    def text(self) -> str:
-        """What is typed."""
-        ...
-
-    def set_aside(self) -> None:
-        """Take the text out of the line."""
-        ...
-
-    def bring_back(self) -> None:
-        """Put back what was set aside."""
-        ...
-
-
-class Lists:
-    """Opens one list at a time above an input line; `changed` is called when the screen must be painted again."""
-
-    def __init__(self, line: FilterLine, changed: Callable[[], None]) -> None:
-        self._line = line
-        self._changed = changed
-        self.open: Chooser | None = None
-
-    async def choose(
-        self, title: str, rows: Sequence[Row], keys: Mapping[str, str] = NO_KEYS, source: RowSource = NO_SOURCE, at: str = ""
-    ) -> RowChoice | None:
-        """Return the row that the user chooses and the key; `None` if none. What was typed before is put back. `at` is the first row.
-
-        Raises `BadInput` if another list is open.
-        """
-        if self.open is not None:
-            raise BadInput("another list is open; Esc closes it")
-        self.open = Chooser(title, rows, keys, source, self._changed)
-        self.open.go_to(at)
-        self._line.set_aside()
-        self._changed()
-        try:
-            return await self.open.chosen()
-        finally:
-            self.open = None
-            self._line.bring_back()
-            self._changed()
-
-    def shown(self) -> Chooser | None:
-        """The open list, filtered by what is typed."""
-        if self.open is not None:
-            self.open.filter(self._line.text)
-        return self.open
-
-    def offers(self, key: str) -> bool:
-        """Whether the open list has a use for a letter."""
-        return self.open is not None and key in self.open.keys

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from pal.terminal.look import ScreenLook
-from pal.terminal.painting import Block, NoticeBlock, ReplyBlock, ThinkingBlock, ToolBlock, one_line, paint
+from pal.terminal.painting import Block, NoticeBlock, ReplyBlock, ThinkingBlock, ToolBlock, paint
 from pal.terminal.transcript import AnswerKey, PermissionQuestion
+from pal.text import one_line
 from palimpsest.agent.decision import Approval
 from palimpsest.agent.feed import Piece
 from palimpsest.core.deltas import CallDelta, Delta, PartialReply, TextDelta, ThinkingDelta
@@ -70,7 +71,7 @@ class AgentConversation:
     def queued(self) -> tuple[str, ...]:
         """The texts that wait for the next safe point, oldest first."""
         log = self.agent.session.log
-        return tuple(_text(log.event(seq).body) for seq in log.inbox)
+        return tuple(message_text(log.event(seq).body) for seq in log.inbox)
 
     def send(self, *parts: str | Part) -> None:
         """Queue input; it joins the running turn at its next safe point, or starts one. Raises `PalimpsestError` if it is not recorded."""
@@ -89,7 +90,7 @@ class AgentConversation:
         if not log.inbox:
             return ""
         seq = log.inbox[-1]
-        text = _text(log.event(seq).body)
+        text = message_text(log.event(seq).body)
         log.append(InputWithdrawn(seq, "user"))
         return text
 
@@ -142,8 +143,9 @@ class AgentConversation:
                 self._failed(error)
 
 
-def _text(body: object) -> str:
-    return "\n".join(part.text for part in body.parts if isinstance(part, Text)) if isinstance(body, UserTyped) else ""
+def message_text(body: object) -> str:
+    """Return the texts of a message of the user; empty for any other event."""
+    return "\n".join(part.text for part in body.parts if isinstance(part, Text)) if isinstance(body, UserTyped | UserSaid) else ""
 
 
 UNATTENDED: Final = "no answer came in time"
@@ -273,7 +275,7 @@ class OpenReply:
         """
         if not isinstance(piece, Event) or not isinstance(piece.body, Interrupted) or piece.body.parts:
             return ()
-        lines = self._lines()
+        lines = self._kept_lines()
         partial = PartialReply()
         try:
             if not lines or _number(lines[0]) != piece.body.call:
@@ -284,7 +286,7 @@ class OpenReply:
             return ()
         return (*_blocks(partial), NoticeBlock(CUT_OFF, "warning"))
 
-    def _lines(self) -> list[bytes]:
+    def _kept_lines(self) -> list[bytes]:
         if self._path is None:
             return []
         try:
@@ -347,17 +349,17 @@ def last_words(log: Log) -> tuple[str, ...]:
     for event in earlier_pieces(log):
         match event.body:
             case UserSaid(parts=parts):
-                lines += _line("❯", parts)
+                lines += _spoken_line("❯", parts)
             case ModelReplied(parts=parts, purpose="turn"):
-                lines += _line("·", parts)
+                lines += _spoken_line("·", parts)
             case Interrupted(parts=parts, purpose="turn"):
-                lines += _line("· (interrupted)", parts)
+                lines += _spoken_line("· (interrupted)", parts)
             case _:
                 continue
     return tuple(lines[-_MOST_WORDS:])
 
 
-def _line(mark: str, parts: tuple[Content, ...]) -> list[str]:
+def _spoken_line(mark: str, parts: tuple[Content, ...]) -> list[str]:
     text = " ".join(part.text for part in parts if isinstance(part, Text))
     return [f"{mark} {one_line(text, _LINE)}"] if text.strip() else []
 

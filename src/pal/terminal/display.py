@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol, TextIO, TypeVar
+from typing import Final, NamedTuple, TextIO, TypeVar
 
 from msgspec.structs import replace
 from prompt_toolkit.application import Application, in_terminal
@@ -31,12 +31,12 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from pal.terminal.choosing import Chooser
-from pal.terminal.keys import Keyboard
+from pal.terminal.input import Keyboard
 from pal.terminal.look import ScreenLook
-from pal.terminal.painting import Block, ToolBlock, arguments_of, diff_of, gap, indented, one_line, paint, painted, title_of
+from pal.terminal.painting import Block, ToolBlock, arguments_of, diff_of, gap, indented, paint, painted, title_of
 from pal.terminal.programs import interrupts_ignored
 from pal.terminal.transcript import PermissionQuestion, Status, status_line
-from pal.text import plain
+from pal.text import one_line, plain
 from palimpsest.agent.decision import displayable
 
 # Terminals that know these marks show nothing of a frame before its end; others ignore them.
@@ -132,6 +132,103 @@ def _width(screen: Screen, row: int) -> int:
     return max((column + max(1, cell.width) for column, cell in cells.items() if cell.char.strip()), default=0)
 
 
+_PREVIEW_LINES = 6
+
+
+class Shown(NamedTuple):
+    """What a frame shows above the input: blocks that still change, messages that wait, and the open question or list."""
+
+    last_block: Block | None = None
+    blocks: tuple[Block, ...] = ()
+    queued: tuple[str, ...] = ()
+    question: PermissionQuestion | None = None
+    is_answering: bool = False
+    chooser: Chooser | None = None
+
+
+class Frame:
+    """Paints what changes. Each part is painted again only if it or the width changed since the last frame."""
+
+    def __init__(self, look: ScreenLook, shown: Callable[[], Shown], status: Callable[[], Status]) -> None:
+        self.look = look
+        self._shown = shown
+        self._read_status = status
+        self._blocks: tuple[Block, ...] = ()
+        self._painted: dict[Block, str] = {}
+        self._status: tuple[Status, ScreenLook] | None = None
+        self._status_line = ""
+        self._width = 0
+
+    def advance(self) -> None:
+        """Take the blocks as they are now. Until the next call a key paints the same ones: their Markdown may take long."""
+        self._blocks = self._shown().blocks
+
+    def live(self, size: Size) -> str:
+        """Return what stands above the input."""
+        look = replace(self.look, width=size.columns)
+        shown = self._shown()
+        if size.columns != self._width:
+            self._painted.clear()
+            self._width = size.columns
+        blocks = self._blocks
+        self._painted = {block: self._painted.get(block) or paint(block, look) for block in blocks}
+        followed = zip((shown.last_block, *blocks), blocks, strict=False)
+        parts = [gap(before, block) + self._painted[block] for before, block in followed]
+        parts += _queue(shown.queued, look)
+        parts += _question(shown.question, look, is_typed=not shown.is_answering) if shown.question is not None else ()
+        parts += _list(shown.chooser, look) if shown.chooser is not None else ()
+        return "".join(parts)
+
+    def status(self, size: Size) -> str:
+        """Return the line below the input."""
+        drawn = (self._read_status(), replace(self.look, width=size.columns))
+        if drawn != self._status:
+            self._status, self._status_line = drawn, status_line(*drawn)
+        return self._status_line
+
+
+def _queue(texts: tuple[str, ...], look: ScreenLook) -> Iterator[str]:
+    for text in texts:
+        yield painted(Text(f"  queued: {one_line(plain(text), 200)}  (arrow up takes it back)", look.style("dim")), look)
+
+
+def _question(question: PermissionQuestion, look: ScreenLook, *, is_typed: bool) -> Iterator[str]:
+    """Yield the question: what would run, in full, and what each key does."""
+    asked = question.asked
+    yield painted(Text(f"\n{plain(asked.tool)} needs your permission", look.style("warning")), look)
+    if question.call is not None and (diff_of(question.call) is not None or title_of(question.call) not in asked.question):
+        yield paint(question.call, look)
+    yield painted(Text(displayable(asked.question)), look)
+    for key, what in question.choices:
+        yield painted(Text.assemble((f"{key:>5}", "bold"), f"  {what}"), look)
+    hint = (
+        "what you typed is the reason of a no (Enter); Tab puts it aside for the keys"
+        if is_typed
+        else "or type a reason for a no, then Enter"
+    )
+    full = "" if question.call is None else "; Ctrl-O shows the call in full"
+    yield indented(Text(f"{hint}{full}", look.style("dim")), "  ", look, "")
+
+
+def _list(chooser: Chooser, look: ScreenLook) -> Iterator[str]:
+    """Yield the rows of a list around its cursor, and the preview of the row under it."""
+    keys = "".join(f", {key} {what}" for key, what in chooser.keys.items())
+    hint = f"(type to filter, Enter takes{keys}, Esc leaves)"
+    # Title and keys stand on one line if both fit.
+    between = "  " if cell_len(chooser.title) + cell_len(hint) + 2 <= look.text_width else "\n"
+    yield painted(Text.assemble(("\n" + chooser.title, f"bold {look.style('accent')}"), between, (hint, look.style("dim"))), look)
+    for is_chosen, row in chooser.rows():
+        mark = look.symbols.user if is_chosen else " "
+        line = Text(f"{mark} {one_line(plain(row.text))}", "bold" if is_chosen else "")
+        line.truncate(look.width - 1, overflow="ellipsis")
+        yield painted(line, look, look.width)
+    if chooser.left_out:
+        yield painted(Text(f"  {chooser.left_out:,} more", look.style("dim")), look)
+    if text := chooser.preview:
+        preview = "\n".join(plain(text).splitlines()[:_PREVIEW_LINES])
+        yield indented(Text(preview, look.style("dim")), "  ", look, "")
+
+
 Result = TypeVar("Result")
 
 # Seconds between two paintings: fast enough for the eye, and slow enough that typing never waits for a stream.
@@ -159,28 +256,12 @@ class Device(NamedTuple):
     reflows: bool = False
 
 
-class Painted(Protocol):
-    """The parts of the screen that are painted again for each frame, as text with escape sequences."""
-
-    def advance(self) -> None:
-        """Take what still changes as it is now, for this frame and those of keys that follow."""
-        ...
-
-    def live(self, size: Size) -> str:
-        """What still changes: the open reply, running tools, a question."""
-        ...
-
-    def status(self, size: Size) -> str:
-        """The line below the input."""
-        ...
-
-
 class Display:
     """The screen of one terminal. `write` may be called at any time in the event loop; it never waits."""
 
-    def __init__(self, buffer: Buffer, keys: KeyBindingsBase, painted: Painted, look: ScreenLook, device: Device, *, vi: bool) -> None:
+    def __init__(self, buffer: Buffer, keys: KeyBindingsBase, frame: Frame, device: Device, *, vi: bool) -> None:
         output = device.output
-        self._painted = painted
+        self._frame = frame
         self._buffer = buffer
         self._pending: list[str] = []
         self._flush: asyncio.Task[None] | None = None
@@ -189,7 +270,7 @@ class Display:
         self._is_away = False
         self._continued_at = 0.0
         self.search = SearchToolbar(ignore_case=True)
-        prompt = f"{look.symbols.user} "
+        prompt = f"{frame.look.symbols.user} "
         box = Window(
             BufferControl(buffer, [BeforeInput(prompt, "class:prompt")], search_buffer_control=self.search.control, preview_search=True),
             height=Dimension(min=1, max=_MOST_INPUT_LINES),
@@ -211,7 +292,7 @@ class Display:
                 focused_element=box,
             ),
             key_bindings=keys,
-            color_depth=_DEPTHS[look.colours],
+            color_depth=_DEPTHS[frame.look.colours],
             editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
             min_redraw_interval=FRAME_SECONDS / 25,
             input=device.input,
@@ -308,7 +389,7 @@ class Display:
             self._output.hold()
             self.app.renderer.erase()
             self._write_pending()
-        self._painted.advance()
+        self._frame.advance()
         self.app.invalidate()
 
     def _write_pending(self) -> None:
@@ -319,12 +400,12 @@ class Display:
 
     def _live(self) -> ANSI:
         size = self.size
-        lines = self._painted.live(size).splitlines()[-max(1, size.rows - _RESERVED_ROWS) :]
+        lines = self._frame.live(size).splitlines()[-max(1, size.rows - _RESERVED_ROWS) :]
         # An empty line always stands above the input, so that it does not move when a reply becomes final.
         return _parsed("\n".join((*lines, "")))
 
     def _status(self) -> ANSI:
-        return _parsed(self._painted.status(self.size))
+        return _parsed(self._frame.status(self.size))
 
 
 @lru_cache(maxsize=4)
@@ -348,130 +429,6 @@ def _choices(buffer: Buffer) -> StyleAndTextTuples:
         shown += [("", "\n" if shown else ""), ("reverse" if place == state.complete_index else "", f"  {name}")]
         shown += [(_DIM, f"{' ' * (width - get_cwidth(name))}  {completion.display_meta_text}")]
     return shown
-
-
-_PREVIEW_LINES = 6
-
-
-class Shown(Protocol):
-    """What a frame shows."""
-
-    @property
-    def look(self) -> ScreenLook:
-        """How to paint; the width is that of the terminal at each frame."""
-        ...
-
-    @property
-    def last_block(self) -> Block | None:
-        """The newest block of the scrollback."""
-        ...
-
-    def live_blocks(self) -> tuple[Block, ...]:
-        """The blocks that still change."""
-        ...
-
-    def queued(self) -> tuple[str, ...]:
-        """Messages that wait for the next safe point."""
-        ...
-
-    def question(self) -> PermissionQuestion | None:
-        """The open question."""
-        ...
-
-    @property
-    def is_answering(self) -> bool:
-        """Whether keys answer the open question: nothing is typed."""
-        ...
-
-    def list(self) -> Chooser | None:
-        """The open list."""
-        ...
-
-    def status(self) -> Status:
-        """What the status line says."""
-        ...
-
-
-class Frame:
-    """Paints what changes. Each part is painted again only if it or the width changed since the last frame."""
-
-    def __init__(self, shown: Shown) -> None:
-        self._shown = shown
-        self._blocks: tuple[Block, ...] = ()
-        self._painted: dict[Block, str] = {}
-        self._status: tuple[Status, ScreenLook] | None = None
-        self._status_line = ""
-        self._width = 0
-
-    def advance(self) -> None:
-        """Take the blocks as they are now. Until the next call a key paints the same ones: their Markdown may take long."""
-        self._blocks = self._shown.live_blocks()
-
-    def live(self, size: Size) -> str:
-        """Return what stands above the input."""
-        look = replace(self._shown.look, width=size.columns)
-        if size.columns != self._width:
-            self._painted.clear()
-            self._width = size.columns
-        blocks = self._blocks
-        self._painted = {block: self._painted.get(block) or paint(block, look) for block in blocks}
-        followed = zip((self._shown.last_block, *blocks), blocks, strict=False)
-        question = self._shown.question()
-        chooser = self._shown.list()
-        parts = [gap(before, block) + self._painted[block] for before, block in followed]
-        parts += _queue(self._shown.queued(), look)
-        parts += _question(question, look, is_typed=not self._shown.is_answering) if question is not None else ()
-        parts += _list(chooser, look) if chooser is not None else ()
-        return "".join(parts)
-
-    def status(self, size: Size) -> str:
-        """Return the line below the input."""
-        drawn = (self._shown.status(), replace(self._shown.look, width=size.columns))
-        if drawn != self._status:
-            self._status, self._status_line = drawn, status_line(*drawn)
-        return self._status_line
-
-
-def _queue(texts: tuple[str, ...], look: ScreenLook) -> Iterator[str]:
-    for text in texts:
-        yield painted(Text(f"  queued: {one_line(plain(text), 200)}  (arrow up takes it back)", look.style("dim")), look)
-
-
-def _question(question: PermissionQuestion, look: ScreenLook, *, is_typed: bool) -> Iterator[str]:
-    """Yield the question: what would run, in full, and what each key does."""
-    asked = question.asked
-    yield painted(Text(f"\n{plain(asked.tool)} needs your permission", look.style("warning")), look)
-    if question.call is not None and (diff_of(question.call) is not None or title_of(question.call) not in asked.question):
-        yield paint(question.call, look)
-    yield painted(Text(displayable(asked.question)), look)
-    for key, what in question.choices:
-        yield painted(Text.assemble((f"{key:>5}", "bold"), f"  {what}"), look)
-    hint = (
-        "what you typed is the reason of a no (Enter); Tab puts it aside for the keys"
-        if is_typed
-        else "or type a reason for a no, then Enter"
-    )
-    full = "" if question.call is None else "; Ctrl-O shows the call in full"
-    yield indented(Text(f"{hint}{full}", look.style("dim")), "  ", look, "")
-
-
-def _list(chooser: Chooser, look: ScreenLook) -> Iterator[str]:
-    """Yield the rows of a list around its cursor, and the preview of the row under it."""
-    keys = "".join(f", {key} {what}" for key, what in chooser.keys.items())
-    hint = f"(type to filter, Enter takes{keys}, Esc leaves)"
-    # Title and keys stand on one line if both fit.
-    between = "  " if cell_len(chooser.title) + cell_len(hint) + 2 <= look.text_width else "\n"
-    yield painted(Text.assemble(("\n" + chooser.title, f"bold {look.style('accent')}"), between, (hint, look.style("dim"))), look)
-    for is_chosen, row in chooser.rows():
-        mark = look.symbols.user if is_chosen else " "
-        line = Text(f"{mark} {one_line(plain(row.text))}", "bold" if is_chosen else "")
-        line.truncate(look.width - 1, overflow="ellipsis")
-        yield painted(line, look, look.width)
-    if chooser.left_out:
-        yield painted(Text(f"  {chooser.left_out:,} more", look.style("dim")), look)
-    if text := chooser.preview:
-        preview = "\n".join(plain(text).splitlines()[:_PREVIEW_LINES])
-        yield indented(Text(preview, look.style("dim")), "  ", look, "")
 
 
 # Bytes of a file that are searched; a larger one gets no line numbers of its own.

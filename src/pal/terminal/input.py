@@ -1,22 +1,26 @@
-"""User input beside keys: pasted texts and images, the clipboard, completion, unsent drafts, and the history."""
+"""User input: the line, lists above it, pasted texts and images, the clipboard, completion, unsent drafts, and the history."""
 
+import asyncio
 import json
 import os
 import re
 import shlex
 import subprocess
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple, Self, TypeAlias
 
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import History
+from prompt_toolkit.input.vt100 import Vt100Input
 
+from pal.terminal.choosing import ENTER, NO_KEYS, NO_SOURCE, Chooser, Row, RowChoice, RowSource
 from palimpsest.agent.workspace import program_outside
-from palimpsest.core.errors import PalimpsestError
+from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.items import Text
 from palimpsest.stores.files import write_private
 
@@ -321,3 +325,202 @@ class HistoryFile(History):
             return
         finally:
             os.close(handle)
+
+
+class Keyboard(Vt100Input):
+    """The input of a terminal.
+
+    With `stays_raw` it remains in raw mode where prompt_toolkit would give the terminal to another program: otherwise an Enter that is
+    typed then would come as a new line, however short the time is.
+    """
+
+    stays_raw: bool = False
+
+    def cooked_mode(self) -> AbstractContextManager[None]:
+        """Return what gives the terminal to another program, or nothing to do if it stays in raw mode."""
+        return nullcontext() if self.stays_raw else super().cooked_mode()
+
+
+# Characters of a draft that is written with each key, which takes 0.1 ms; seconds from a key to the writing of a longer one.
+_KEPT_AT_ONCE: Final = 10_000
+_DRAFT_SECONDS: Final = 0.3
+
+
+class TakenInput(NamedTuple):
+    """A message: its text with marks, its parts, and the line as it was typed."""
+
+    text: str
+    parts: tuple[MessagePart, ...]
+    line: str
+
+
+class InputLine:
+    """What the user types. `folder` keeps history and drafts; `None` keeps nothing.
+
+    `waiting` are messages that were sent before the session was open; they are part of the draft until they are recorded. While no
+    session is open, the draft is that of the project `root`, and the next terminal there shows what a killed one has left.
+    """
+
+    def __init__(self, folder: Path | None, root: Path, completer: Completer) -> None:
+        self._folder = folder
+        self._root = root
+        self.waiting: list[tuple[MessagePart, ...]] = []
+        self.attachments = Attachments()
+        self.buffer = Buffer(
+            multiline=True,
+            history=HistoryFile(None if folder is None else folder / "history.jsonl"),
+            completer=ThreadedCompleter(completer),
+            complete_while_typing=True,
+            enable_history_search=True,
+            tempfile_suffix=".md",
+            on_text_changed=lambda _: self._keep_soon(),
+        )
+        self._draft = UnsentText.of_project(folder, root)
+        self._timer: asyncio.TimerHandle | None = None
+        self._set_aside: str | None = None
+        self.put(self._draft.read())
+
+    @property
+    def text(self) -> str:
+        """What is typed, with marks."""
+        return self.buffer.text
+
+    def put(self, text: str) -> None:
+        """Replace what is typed, with the cursor behind it."""
+        self.buffer.text = text
+        self.buffer.cursor_position = len(text)
+
+    def of_session(self, session: str) -> None:
+        """Keep drafts of this session from now on, and show its draft before what is typed already."""
+        before, self._draft = self._draft, UnsentText(self._folder, session)
+        if draft := self._draft.read():
+            self.put(f"{draft}\n{self.text}" if self.text else draft)
+        self.keep()
+        # Only now, so that at each moment one of the two files has what is typed.
+        before.keep("")
+
+    def of_project(self) -> None:
+        """Keep drafts of the project from now on, because its session ends without a message."""
+        before, self._draft = self._draft, UnsentText.of_project(self._folder, self._root)
+        self.keep()
+        before.keep("")
+
+    def leave_session(self) -> None:
+        """Empty the line and keep its text as the draft of the session that is left."""
+        self.keep()
+        self._draft = UnsentText.of_project(self._folder, self._root)
+        self.put("")
+
+    def take(self, keep: Callable[[str, bytes], str] | None) -> TakenInput:
+        """Return the message that is typed; the line keeps it until `sent`.
+
+        `keep` writes what is too long for a message to a file, and returns its path.
+        """
+        text = self.text.strip()
+        if keep is not None:
+            self.attachments.files(text, keep)
+        return TakenInput(text, tuple(self.attachments.parts(text)), self.text)
+
+    def sent(self, taken: TakenInput) -> None:
+        """Empty the line after its message was recorded; it goes into the history. What was put into the line meanwhile stays."""
+        if self.text != taken.line:
+            return
+        self.buffer.append_to_history()
+        self.buffer.reset()
+        self.attachments.clear()
+        self.keep()
+
+    def clear(self) -> None:
+        """Empty the line; its text goes into the history, so that the arrow up brings it back."""
+        self.buffer.append_to_history()
+        self.buffer.reset()
+        self.keep()
+
+    def paste(self, text: str) -> None:
+        """Insert a pasted text; a long one, or the path of an image, as a mark."""
+        self.buffer.insert_text(self.attachments.folded(text))
+
+    def insert(self, text: str) -> None:
+        """Insert a text at the cursor."""
+        self.buffer.insert_text(text)
+
+    def attach(self, image: PastedImage) -> None:
+        """Insert the mark of an image."""
+        self.buffer.insert_text(self.attachments.image(image) + " ")
+
+    def set_aside(self) -> None:
+        """Take the text out of the line for as long as it is used for something else, such as the filter of a list."""
+        if self._set_aside is None:
+            self._set_aside = self.text
+            self.put("")
+
+    def bring_back(self) -> None:
+        """Put back what was set aside."""
+        if self._set_aside is not None:
+            text, self._set_aside = self._set_aside, None
+            self.put(text)
+
+    def keep(self) -> None:
+        """Keep the draft now."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        text = self.text if self._set_aside is None else self._set_aside
+        waiting = (text for parts in self.waiting for text in texts_of(parts))
+        self._draft.keep("\n".join(filter(None, (*waiting, self.attachments.unfolded(text)))))
+
+    def _keep_soon(self) -> None:
+        if len(self.text) <= _KEPT_AT_ONCE and not self.attachments:
+            self.keep()
+        elif self._timer is None:
+            with suppress(RuntimeError):
+                self._timer = asyncio.get_running_loop().call_later(_DRAFT_SECONDS, self.keep)
+
+
+class Lists:
+    """Opens one list at a time above an input line; `changed` is called when the screen must be painted again."""
+
+    def __init__(self, line: InputLine, changed: Callable[[], None]) -> None:
+        self._line = line
+        self._changed = changed
+        self.open: Chooser | None = None
+
+    async def choose(
+        self, title: str, rows: Sequence[Row], keys: Mapping[str, str] = NO_KEYS, source: RowSource = NO_SOURCE, at: str = ""
+    ) -> RowChoice | None:
+        """Return the row that the user chooses and the key; `None` if none. What was typed before is put back. `at` is the first row.
+
+        Raises `BadInput` if another list is open.
+        """
+        if self.open is not None:
+            raise BadInput("another list is open; Esc closes it")
+        self.open = Chooser(title, rows, keys, source, self._changed)
+        self.open.go_to(at)
+        self._line.set_aside()
+        self._changed()
+        try:
+            return await self.open.chosen()
+        finally:
+            self.open = None
+            self._line.bring_back()
+            self._changed()
+
+    def shown(self) -> Chooser | None:
+        """The open list, filtered by what is typed."""
+        if self.open is not None:
+            self.open.filter(self._line.text)
+        return self.open
+
+    def step(self, by: int) -> None:
+        """Move in the open list."""
+        if self.open is not None:
+            self.open.step(by)
+
+    def take(self, key: str = ENTER) -> None:
+        """Choose the row under the cursor of the open list by a key."""
+        if self.open is not None:
+            self.open.take(key)
+
+    def offers(self, key: str) -> bool:
+        """Whether the open list has a use for a letter."""
+        return self.open is not None and key in self.open.keys

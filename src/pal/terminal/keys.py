@@ -1,21 +1,14 @@
-"""The keys of the terminal while the user types, the agent works or a question is open, and the input line."""
+"""The keys of the terminal while the user types, the agent works or a question is open."""
 
-import asyncio
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
-from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
-from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.completion import Completer, ThreadedCompleter
 from prompt_toolkit.filters import Condition, Filter, completion_is_selected, has_completions, is_done, is_searching, vi_insert_mode
-from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
-from pal.terminal.choosing import ENTER
-from pal.terminal.input import Attachments, HistoryFile, MessagePart, PastedImage, UnsentText, texts_of
 from pal.terminal.painting import AUDIT_KEY
+from pal.terminal.terminal import Terminal
 from pal.terminal.transcript import AnswerKey
 
 # Letters that lists may use: undo or unpin, pin, forget, restore, stop.
@@ -42,111 +35,24 @@ KEYS: Final = (
 """Keys and what they do, for `/help` and the documentation."""
 
 
-class Actions(Protocol):
-    """What keys do; the terminal implements it."""
-
-    def submit(self) -> None:
-        """Send what is typed."""
-        ...
-
-    def escape(self) -> None:
-        """Interrupt; pressed twice, go back to an earlier message."""
-        ...
-
-    def stop(self) -> None:
-        """Interrupt, clear, or leave if pressed twice."""
-        ...
-
-    def leave(self) -> None:
-        """Leave."""
-        ...
-
-    def open_block(self) -> None:
-        """Show the newest folded block in full."""
-        ...
-
-    def audit(self) -> None:
-        """Show the edits of the context, the newest first."""
-        ...
-
-    def next_mode(self) -> None:
-        """Change to the next mode."""
-        ...
-
-    def paste(self, text: str) -> None:
-        """Insert a pasted text."""
-        ...
-
-    def edit(self) -> None:
-        """Write the message in an editor."""
-        ...
-
-    def suspend(self) -> None:
-        """Stop the process."""
-        ...
-
-    def put_aside(self) -> None:
-        """Put what is typed aside until the open question is answered."""
-        ...
-
-    def paste_image(self) -> None:
-        """Attach the image of the clipboard."""
-        ...
-
-    def take_back(self) -> bool:
-        """Take the newest queued message back into the input; false if none waits."""
-        ...
-
-    def answer(self, key: AnswerKey) -> None:
-        """Answer the open question."""
-        ...
-
-    def step(self, by: int) -> None:
-        """Move in the open list."""
-        ...
-
-    def take_row(self, key: str = ENTER) -> None:
-        """Choose the row under the cursor of the open list by a key."""
-        ...
-
-    def offers(self, key: str) -> bool:
-        """Whether the open list has a use for a letter."""
-        ...
-
-    @property
-    def is_asking(self) -> bool:
-        """Whether a question is open."""
-        ...
-
-    @property
-    def is_answering(self) -> bool:
-        """Whether a question is open and nothing is typed."""
-        ...
-
-    @property
-    def is_choosing(self) -> bool:
-        """Whether a list is open."""
-        ...
-
-
-def key_bindings(actions: Actions) -> KeyBindings:
+def key_bindings(terminal: Terminal) -> KeyBindings:
     """Return the bindings. Keys of editing that are not named here are those of prompt_toolkit for emacs or vi."""
     keys = KeyBindings()
-    asking, choosing = Condition(lambda: actions.is_asking), Condition(lambda: actions.is_choosing)
-    _add_editing(keys, actions, ~choosing)
-    _add_list(keys, actions, choosing)
-    _add_control(keys, actions)
+    asking, choosing = Condition(lambda: terminal.is_asking), Condition(lambda: terminal.is_choosing)
+    _add_editing(keys, terminal, ~choosing)
+    _add_list(keys, terminal, choosing)
+    _add_control(keys, terminal)
     for key in ("y", "a", "n"):
-        _add_answer(keys, actions, key, Condition(lambda: actions.is_answering))
+        _add_answer(keys, terminal, key, Condition(lambda: terminal.is_answering))
 
     @keys.add("tab", filter=asking, eager=True)
     def _(event: KeyPressEvent) -> None:
-        actions.put_aside()
+        terminal.line.set_aside()
 
     return keys
 
 
-def _add_editing(keys: KeyBindings, actions: Actions, typing: Filter) -> None:
+def _add_editing(keys: KeyBindings, terminal: Terminal, typing: Filter) -> None:
     writing = typing & ~is_searching
 
     @keys.add("enter", filter=writing & ~completion_is_selected)
@@ -156,7 +62,7 @@ def _add_editing(keys: KeyBindings, actions: Actions, typing: Filter) -> None:
             buffer.delete_before_cursor()
             buffer.insert_text("\n")
         else:
-            actions.submit()
+            terminal.submit()
 
     @keys.add("enter", filter=writing & completion_is_selected)
     def _(event: KeyPressEvent) -> None:
@@ -170,52 +76,52 @@ def _add_editing(keys: KeyBindings, actions: Actions, typing: Filter) -> None:
     @keys.add("up", filter=writing & ~has_completions)
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        if buffer.text or not actions.take_back():
+        if buffer.text or not terminal.take_back():
             buffer.auto_up(count=event.arg)
 
     @keys.add(Keys.BracketedPaste, filter=typing)
     def _(event: KeyPressEvent) -> None:
-        actions.paste(event.data)
+        terminal.line.paste(event.data)
 
     @keys.add("c-v", filter=typing & ~vi_insert_mode)
     def _(event: KeyPressEvent) -> None:
-        actions.paste_image()
+        terminal.command("/image")
 
     @keys.add("c-g", filter=writing)
     def _(event: KeyPressEvent) -> None:
-        actions.edit()
+        terminal.edit()
 
 
-def _add_list(keys: KeyBindings, actions: Actions, choosing: Filter) -> None:
+def _add_list(keys: KeyBindings, terminal: Terminal, choosing: Filter) -> None:
     @keys.add("up", filter=choosing, eager=True)
     def _(event: KeyPressEvent) -> None:
-        actions.step(-1)
+        terminal.lists.step(-1)
 
     @keys.add("down", filter=choosing, eager=True)
     def _(event: KeyPressEvent) -> None:
-        actions.step(1)
+        terminal.lists.step(1)
 
     @keys.add("enter", filter=choosing, eager=True)
     def _(event: KeyPressEvent) -> None:
-        actions.take_row()
+        terminal.lists.take()
 
     for letter in _LIST_LETTERS:
-        _add_letter(keys, actions, letter, choosing)
+        _add_letter(keys, terminal, letter, choosing)
 
 
-def _add_letter(keys: KeyBindings, actions: Actions, letter: str, choosing: Filter) -> None:
-    @keys.add(letter, filter=choosing & Condition(lambda: actions.offers(letter)), eager=True)
+def _add_letter(keys: KeyBindings, terminal: Terminal, letter: str, choosing: Filter) -> None:
+    @keys.add(letter, filter=choosing & Condition(lambda: terminal.lists.offers(letter)), eager=True)
     def _(event: KeyPressEvent) -> None:
-        actions.take_row(letter)
+        terminal.lists.take(letter)
 
 
-def _add_control(keys: KeyBindings, actions: Actions) -> None:
+def _add_control(keys: KeyBindings, terminal: Terminal) -> None:
     simple: dict[str, Callable[[], None]] = {
-        "c-c": actions.stop,
-        "c-o": actions.open_block,
-        "c-t": actions.audit,
-        "s-tab": actions.next_mode,
-        "c-z": actions.suspend,
+        "c-c": terminal.stop,
+        "c-o": terminal.open_block,
+        "c-t": terminal.audit,
+        "s-tab": lambda: terminal.command("/mode next"),
+        "c-z": terminal.suspend,
     }
     for key, action in simple.items():
         _add_simple(keys, key, action)
@@ -225,14 +131,14 @@ def _add_control(keys: KeyBindings, actions: Actions) -> None:
         if event.current_buffer.complete_state is not None:
             event.current_buffer.complete_state = None
         else:
-            actions.escape()
+            terminal.escape()
 
     @keys.add("c-d")
     def _(event: KeyPressEvent) -> None:
         if event.current_buffer.text:
             event.current_buffer.delete(1)
         else:
-            actions.leave()
+            terminal.leave()
 
 
 def _add_simple(keys: KeyBindings, key: str, action: Callable[[], None]) -> None:
@@ -241,153 +147,7 @@ def _add_simple(keys: KeyBindings, key: str, action: Callable[[], None]) -> None
         action()
 
 
-def _add_answer(keys: KeyBindings, actions: Actions, key: AnswerKey, asking: Filter) -> None:
+def _add_answer(keys: KeyBindings, terminal: Terminal, key: AnswerKey, asking: Filter) -> None:
     @keys.add(key, filter=asking, eager=True)
     def _(event: KeyPressEvent) -> None:
-        actions.answer(key)
-
-
-class Keyboard(Vt100Input):
-    """The input of a terminal.
-
-    With `stays_raw` it remains in raw mode where prompt_toolkit would give the terminal to another program: otherwise an Enter that is
-    typed then would come as a new line, however short the time is.
-    """
-
-    stays_raw: bool = False
-
-    def cooked_mode(self) -> AbstractContextManager[None]:
-        """Return what gives the terminal to another program, or nothing to do if it stays in raw mode."""
-        return nullcontext() if self.stays_raw else super().cooked_mode()
-
-
-# Characters of a draft that is written with each key, which takes 0.1 ms; seconds from a key to the writing of a longer one.
-_KEPT_AT_ONCE: Final = 10_000
-_DRAFT_SECONDS: Final = 0.3
-
-
-class TakenInput(NamedTuple):
-    """A message: its text with marks, its parts, and the line as it was typed."""
-
-    text: str
-    parts: tuple[MessagePart, ...]
-    line: str
-
-
-class InputLine:
-    """What the user types. `folder` keeps history and drafts; `None` keeps nothing.
-
-    `waiting` are messages that were sent before the session was open; they are part of the draft until they are recorded. While no
-    session is open, the draft is that of the project `root`, and the next terminal there shows what a killed one has left.
-    """
-
-    def __init__(self, folder: Path | None, root: Path, completer: Completer) -> None:
-        self._folder = folder
-        self._root = root
-        self.waiting: list[tuple[MessagePart, ...]] = []
-        self.attachments = Attachments()
-        self.buffer = Buffer(
-            multiline=True,
-            history=HistoryFile(None if folder is None else folder / "history.jsonl"),
-            completer=ThreadedCompleter(completer),
-            complete_while_typing=True,
-            enable_history_search=True,
-            tempfile_suffix=".md",
-            on_text_changed=lambda _: self._keep_soon(),
-        )
-        self._draft = UnsentText.of_project(folder, root)
-        self._timer: asyncio.TimerHandle | None = None
-        self._set_aside: str | None = None
-        self.put(self._draft.read())
-
-    @property
-    def text(self) -> str:
-        """What is typed, with marks."""
-        return self.buffer.text
-
-    def put(self, text: str) -> None:
-        """Replace what is typed, with the cursor behind it."""
-        self.buffer.text = text
-        self.buffer.cursor_position = len(text)
-
-    def of_session(self, session: str) -> None:
-        """Keep drafts of this session from now on, and show its draft before what is typed already."""
-        before, self._draft = self._draft, UnsentText(self._folder, session)
-        if draft := self._draft.read():
-            self.put(f"{draft}\n{self.text}" if self.text else draft)
-        self.keep()
-        # Only now, so that at each moment one of the two files has what is typed.
-        before.keep("")
-
-    def of_project(self) -> None:
-        """Keep drafts of the project from now on, because its session ends without a message."""
-        before, self._draft = self._draft, UnsentText.of_project(self._folder, self._root)
-        self.keep()
-        before.keep("")
-
-    def leave_session(self) -> None:
-        """Empty the line and keep its text as the draft of the session that is left."""
-        self.keep()
-        self._draft = UnsentText.of_project(self._folder, self._root)
-        self.put("")
-
-    def take(self, keep: Callable[[str, bytes], str] | None) -> TakenInput:
-        """Return the message that is typed; the line keeps it until `sent`.
-
-        `keep` writes what is too long for a message to a file, and returns its path.
-        """
-        text = self.text.strip()
-        if keep is not None:
-            self.attachments.files(text, keep)
-        return TakenInput(text, tuple(self.attachments.parts(text)), self.text)
-
-    def sent(self, taken: TakenInput) -> None:
-        """Empty the line after its message was recorded; it goes into the history. What was put into the line meanwhile stays."""
-        if self.text != taken.line:
-            return
-        self.buffer.append_to_history()
-        self.buffer.reset()
-        self.attachments.clear()
-        self.keep()
-
-    def clear(self) -> None:
-        """Empty the line; its text goes into the history, so that the arrow up brings it back."""
-        self.buffer.append_to_history()
-        self.buffer.reset()
-        self.keep()
-
-    def paste(self, text: str) -> None:
-        """Insert a pasted text; a long one, or the path of an image, as a mark."""
-        self.buffer.insert_text(self.attachments.folded(text))
-
-    def attach(self, image: PastedImage) -> None:
-        """Insert the mark of an image."""
-        self.buffer.insert_text(self.attachments.image(image) + " ")
-
-    def set_aside(self) -> None:
-        """Take the text out of the line for as long as it is used for something else, such as the filter of a list."""
-        if self._set_aside is None:
-            self._set_aside = self.text
-            self.put("")
-
-    def bring_back(self) -> None:
-        """Put back what was set aside."""
-        if self._set_aside is not None:
-            text, self._set_aside = self._set_aside, None
-            self.put(text)
-
-    def keep(self) -> None:
-        """Keep the draft now."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        text = self.text if self._set_aside is None else self._set_aside
-        waiting = (text for parts in self.waiting for text in texts_of(parts))
-        self._draft.keep("\n".join(filter(None, (*waiting, self.attachments.unfolded(text)))))
-
-    def _keep_soon(self) -> None:
-        if len(self.text) <= _KEPT_AT_ONCE and not self.attachments:
-            self.keep()
-        elif self._timer is None:
-            with suppress(RuntimeError):
-                self._timer = asyncio.get_running_loop().call_later(_DRAFT_SECONDS, self.keep)
+        terminal.answer(key)

@@ -15,7 +15,7 @@ from rich.text import Text
 from rich.theme import Theme as RichTheme
 
 from pal.terminal.look import STYLES, ScreenLook
-from pal.text import plain, short
+from pal.text import one_line, plain, short
 from palimpsest.core.text import price_facts
 
 NoticeLevel: TypeAlias = Literal["info", "warning", "error"]
@@ -120,7 +120,6 @@ _SUBJECTS: Final = (
     "prompt",
     "id",
 )
-_LONGEST: Final = 400
 
 
 def title_of(block: ToolBlock) -> str:
@@ -146,12 +145,6 @@ def arguments_of(block: ToolBlock) -> dict[str, object] | str:
         return block.args
 
 
-def one_line(text: str, longest: int = _LONGEST) -> str:
-    """Return the beginning of a text with all white space as single spaces."""
-    line = " ".join(text[: 4 * longest].split())
-    return line if len(line) <= longest else line[: longest - 1] + "…"
-
-
 _AROUND: Final = 2
 # Lines of each side that are compared; difflib takes quadratic time in the worst case.
 MOST_COMPARED: Final = 2_000
@@ -169,7 +162,7 @@ def diff(old: str, new: str, first: int = 1) -> tuple[DiffLine, ...]:
             *(DiffLine("removed", line, first + place) for place, line in enumerate(before[:MOST_COMPARED])),
             *(DiffLine("added", line, first + place) for place, line in enumerate(after[:MOST_COMPARED])),
         )
-    return tuple(_lines(before, after, first))
+    return tuple(_changed_lines(before, after, first))
 
 
 def diff_of(block: ToolBlock) -> tuple[str, tuple[DiffLine, ...]] | None:
@@ -229,7 +222,7 @@ def counts(lines: tuple[DiffLine, ...]) -> str:
     return " ".join(part for part in (f"+{added}" if added else "", f"-{removed}" if removed else "") if part) or "no change"
 
 
-def _lines(before: list[str], after: list[str], first: int) -> Iterator[DiffLine]:
+def _changed_lines(before: list[str], after: list[str], first: int) -> Iterator[DiffLine]:
     groups = difflib.SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(_AROUND)
     for place, group in enumerate(groups):
         if place:
@@ -267,7 +260,7 @@ def paint(block: Block, look: ScreenLook, *, opened: bool = False) -> str:
             return _fold(block, look)
         case PatchBlock(path=path, facts=facts, lines=lines):
             head = Text.assemble((f"{look.symbols.tool} ", look.style("accent")), (plain(path), "bold"), (f" ({facts})", look.style("dim")))
-            return painted(_cut(head, look), look) + _diff(lines, look, opened=opened)
+            return painted(_cut_to_width(head, look), look) + _diff(lines, look, opened=opened)
         case NoticeBlock(text=text, level=level):
             style = look.style({"info": "dim", "warning": "warning", "error": "bad"}[level])
             return indented(Text(one_line(plain(text)), style), f"{look.symbols.notice} ", look, style)
@@ -322,7 +315,7 @@ def _thinking(block: ThinkingBlock, look: ScreenLook, *, opened: bool) -> str:
     style = f"italic {look.style('dim')}"
     if opened:
         return indented(Text(plain(block.text).strip(), style), f"{look.symbols.thinking} ", look, style)
-    return painted(_cut(Text(f"{look.symbols.thinking} {one_line(plain(block.text))}", style), look), look)
+    return painted(_cut_to_width(Text(f"{look.symbols.thinking} {one_line(plain(block.text))}", style), look), look)
 
 
 def _tool(block: ToolBlock, look: ScreenLook, *, opened: bool) -> str:
@@ -340,7 +333,7 @@ def _tool(block: ToolBlock, look: ScreenLook, *, opened: bool) -> str:
     if block.took_ms >= 1_000:
         facts.append(f"{block.took_ms / 1000:.1f} s")
     tail = f" ({', '.join(facts)})" if facts else ""
-    lines = painted(_cut(head, look, reserve=cell_len(tail), tail=Text(tail, look.style("dim"))), look)
+    lines = painted(_cut_to_width(head, look, reserve=cell_len(tail), tail=Text(tail, look.style("dim"))), look)
     if changed is not None and block.state != "failed":
         return lines + _diff(changed[1], look, opened=opened)
     return lines + _output(block, look, opened=opened)
@@ -387,7 +380,7 @@ def _fold(block: FoldBlock, look: ScreenLook) -> str:
     while facts and cell_len(head) + cell_len("".join(facts)) + tail.cell_len > look.width:
         facts.pop()
     line = Text(head + "".join(facts), look.style("dim"))
-    return painted(_cut(line, look, reserve=tail.cell_len, tail=tail), look)
+    return painted(_cut_to_width(line, look, reserve=tail.cell_len, tail=tail), look)
 
 
 def gap(before: Block | None, block: Block) -> str:
@@ -404,7 +397,7 @@ def indented(text: Text, first: str, look: ScreenLook, style: str) -> str:
     return "".join(f"{mark + ' ' if mark and place == 0 else ' ' * indent}{line}".rstrip() + "\n" for place, line in enumerate(body))
 
 
-def _cut(line: Text, look: ScreenLook, *, reserve: int = 0, tail: Text | None = None) -> Text:
+def _cut_to_width(line: Text, look: ScreenLook, *, reserve: int = 0, tail: Text | None = None) -> Text:
     """Return a line that fits the width, with its tail behind it."""
     width = max(10, look.width - reserve)
     if line.cell_len > width:

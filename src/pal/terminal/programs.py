@@ -1,11 +1,13 @@
 """Programs that the terminal runs for the user: shell lines, notifications, and the script of the status line."""
 
 import asyncio
+import getpass
 import json
 import os
 import pty
 import re
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -138,8 +140,6 @@ class Notifier:
 
 def desktop_command(text: str, platform: str, environment: dict[str, str], which: Callable[[str], str | None]) -> str | None:
     """Return the shell line that shows a text on the desktop; `None` if there is none, such as over ssh."""
-    import shlex  # only a notification needs it
-
     if environment.get("SSH_CONNECTION"):
         return None
     if platform == "darwin" and (program := which("osascript")):
@@ -218,8 +218,6 @@ def _show(source: int, kept: bytearray, *, has_ended: bool) -> bool:
 
 def secret_line(question: str) -> str:
     """Return a line that the user types or pastes into the terminal without an echo; empty at its end. Blocks until Enter."""
-    import getpass  # few sessions ask for a secret
-
     try:
         typed = getpass.getpass(f"{question} ")
     except EOFError:

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -45,17 +45,6 @@ class FollowedLog(Struct, frozen=True):
     earlier: tuple[Piece, ...] = ()
 
 
-class OpenAgent(Protocol):
-    """Makes agents."""
-
-    def __call__(self, session: str, approve: Approve, *, fork: bool) -> OpenedAgent:
-        """Return the agent of a session, of a fork of it, or of a new one if the id is empty. It may take long.
-
-        Raises `Locked` if another process has the session.
-        """
-        ...
-
-
 class RenewedSettings(Struct, frozen=True):
     """What holds after the settings were read again: why no model can be asked, empty if one can, and the settings of the terminal."""
 
@@ -73,11 +62,13 @@ class SessionList(Struct, frozen=True):
 class TerminalSurroundings(Struct, frozen=True):
     """What a terminal needs of the program around it.
 
-    `open_agent`, `follow` and `sessions` run outside of the event loop. `run_pal` runs a command of `pal` that prints to the terminal.
+    `open_agent` makes the agent of the first session, of a fork of the second, or of a new one if both are empty; it raises `Locked` if
+    another process has the session. It, `follow` and `sessions` run outside of the event loop. `run_pal` runs a command of `pal` that
+    prints to the terminal.
     `renew` reads the settings again: the agent uses their providers and model cards from its next call on, later sessions all of them.
     """
 
-    open_agent: OpenAgent
+    open_agent: Callable[[str, str, Approve], OpenedAgent]
     follow: Callable[[str], FollowedLog]
     run_pal: Callable[[Sequence[str]], None]
     sessions: Callable[[], SessionList]

@@ -17,7 +17,7 @@ from palimpsest.agent.children import AgentSettings, AgentTree, ChildAgents, new
 from palimpsest.agent.confined_files import confined_writer
 from palimpsest.agent.context import SourcedContext
 from palimpsest.agent.decision import Mode
-from palimpsest.agent.hook_commands import ConfiguredHooks, configured_hooks
+from palimpsest.agent.hook_commands import configured_hooks
 from palimpsest.agent.limits import Limits
 from palimpsest.agent.processes import CommandEnvironment
 from palimpsest.agent.roles import narrower_mode
@@ -197,13 +197,6 @@ def mode_notice(settings: Settings, coding: CodingSettings) -> tuple[str, ...]:
     return () if coding.mode == wider else (f"the session goes on in its mode {coding.mode}; --mode {wider} allows more",)
 
 
-def session_hooks(home: AnyHome, settings: Settings, folder: Path, withheld: frozenset[str]) -> ConfiguredHooks:
-    """Return the hooks of the user and those of the project in a folder that the user trusts, and notices about the others."""
-    project = project_hooks(folder, None if home.folder is None else home.folder / FILE_NAME)
-    trust = trust_of(home.folder, folder)
-    return configured_hooks(settings.config.hooks, project, trust, cwd=folder, environment=os.environ, withheld=withheld)
-
-
 def mcp_settings(settings: Settings) -> McpSettings:
     """Return how MCP servers are used."""
     mcp = settings.config.mcp
@@ -327,6 +320,24 @@ def equip(
     mode.record()
     of_family = (*family.problems, *recall_problems(memory), *stage_notices(memory, goes_on=settings.memory_jobs)) if tree is None else ()
     return (*_statement(sandbox), *unsaved, *complaints, *toolset.problems, *served, *of_family)
+
+
+def equip_with_hooks(
+    agent: Agent, home: AnyHome, settings: Settings, coding: CodingSettings, approve: Approve = no_approver
+) -> tuple[str, ...]:
+    """Equip an agent also with the hooks of the user, and with those of its project if the user trusts them.
+
+    An agent that cannot be equipped is closed, so that its session is not locked, and not kept if it is new.
+    """
+    try:
+        root, user_file = agent.toolbox.workspace.root, None if home.folder is None else home.folder / FILE_NAME
+        project, trust = project_hooks(root, user_file), trust_of(home.folder, root)
+        hooks = configured_hooks(settings.config.hooks, project, trust, cwd=root, environment=os.environ, withheld=coding.withheld)
+        known = equip(agent, home, replace(coding, hooks=(*hooks.hooks, *coding.hooks)), approve)
+    except BaseException:
+        agent.close()
+        raise
+    return (*known, *hooks.notices)
 
 
 def _area(agent: Agent, workspace: Workspace, home: AnyHome, settings: CodingSettings) -> Area:

@@ -2,17 +2,23 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, get_args
 
 import msgspec
 
 from pal.terminal.choosing import Row, RowSource
-from pal.terminal.commands.command import CommandRoom, SlashCommand, agent_of, table
+from pal.terminal.commands.command import SlashCommand, agent_of, table
 from pal.terminal.painting import ToolBlock, UserBlock
+from pal.terminal.terminal import Terminal
 from pal.text import short
 from palimpsest.agent.agent import Agent
 from palimpsest.agent.decision import MODE_TEXTS, Mode
+from palimpsest.agent.named_profiles import (
+    profile,
+    profile_names,
+)
 from palimpsest.agent.session import Session
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.events import Usage
@@ -22,6 +28,7 @@ from palimpsest.policies.profile import Profile
 from palimpsest.stores.config import ThemeName
 from palimpsest.stores.config_files import FILE_NAME, change_key
 from palimpsest.stores.files import write_private
+from palimpsest.wire.card_files import parse_cards
 from palimpsest.wire.models import ModelCard, Tariff, has_card
 
 if TYPE_CHECKING:
@@ -33,27 +40,25 @@ _THEMES: Final = get_args(ThemeName)
 _SAMPLE: Final = ToolBlock("", "edit", '{"path": "sample.py", "old": "return a", "new": "return a + b"}', "done")
 
 
-async def _model(room: CommandRoom, name: str) -> None:
+async def _model(terminal: Terminal, name: str) -> None:
     """Go on with another model, after the turn that is running."""
-    session = agent_of(room).session
+    session = agent_of(terminal).session
     if not name:
         rows = [Row(card.name, _card_line(card, session), _cache_note(session, card)) for card in session.environment.cards]
-        chosen = await room.walk("Which model?", rows, {}, session.card.name)
+        chosen = await terminal.choose("Which model?", rows, at=session.card.name)
         if chosen is None:
             return
-        name = chosen.row.value
+        name = chosen.value
     if name != session.card.name and not has_card(name, session.environment.cards):
         raise BadInput(unknown_model(name, session.environment.cards))
     card = session.named_card(name)
     if card == session.card:
         raise BadInput(f"the model is {name} already")
-    await _change(room, lambda: _switch(room, card))
+    await _change(terminal, lambda: _switch(terminal, card))
 
 
 def unknown_model(name: str, cards: Iterable[ModelCard]) -> str:
     """Say that a model has no card: the three names that are spelled most like it, and how many there are."""
-    from difflib import get_close_matches  # needed only after a mistake
-
     names = [card.name for card in cards]
     alike = get_close_matches(name, names, n=3, cutoff=0.4)
     meant = f"; did you mean {' or '.join(alike)}?" if alike else ";"
@@ -61,19 +66,19 @@ def unknown_model(name: str, cards: Iterable[ModelCard]) -> str:
     return f"no card is known for the model {name[:40]!r}{meant} /model lists all {len(names)}, and {others}"
 
 
-async def _change(room: CommandRoom, work: Callable[[], Awaitable[None]]) -> None:
-    if room.is_running:
-        room.notice("it holds from the end of this turn on")
-    await room.between_turns(work)
+async def _change(terminal: Terminal, work: Callable[[], Awaitable[None]]) -> None:
+    if terminal.is_running:
+        terminal.notice("it holds from the end of this turn on")
+    await terminal.between_turns(work)
 
 
-async def _switch(room: CommandRoom, card: ModelCard) -> None:
-    agent = agent_of(room)
-    room.notice(_cache_note(agent.session, card))
+async def _switch(terminal: Terminal, card: ModelCard) -> None:
+    agent = agent_of(terminal)
+    terminal.notice(_cache_note(agent.session, card))
     await agent.switch(card)
-    room.renew_settings()
-    if room.missing:
-        room.notice(f"{card.name} cannot be asked yet: {room.missing}", "warning")
+    terminal.renew_settings()
+    if terminal.missing:
+        terminal.notice(f"{card.name} cannot be asked yet: {terminal.missing}", "warning")
 
 
 def _card_line(card: ModelCard, session: Session) -> str:
@@ -94,22 +99,17 @@ def _cache_note(session: Session, card: ModelCard) -> str:
     return f"the next call writes {short(tokens)} tokens into another cache: about {writes}, here {reads}{too_long}"
 
 
-async def _profile(room: CommandRoom, name: str) -> None:
+async def _profile(terminal: Terminal, name: str) -> None:
     """Go on under another profile, after the turn that is running."""
-    from palimpsest.agent.named_profiles import (
-        profile,  # only the list needs all of them
-        profile_names,
-    )
-
-    agent = agent_of(room)
+    agent = agent_of(terminal)
     session = agent.session
     if not name:
         made = [profile(each) for each in profile_names()]
         rows = [Row(each.name, _profile_line(each, session), _PROFILE_NOTE) for each in made]
-        chosen = await room.walk("Which profile?", rows, {}, session.profile.name)
+        chosen = await terminal.choose("Which profile?", rows, at=session.profile.name)
         if chosen is None:
             return
-        name = chosen.row.value
+        name = chosen.value
     wanted = profile(name)
     if wanted.name == session.profile.name:
         raise BadInput(f"the profile is {name} already")
@@ -117,7 +117,7 @@ async def _profile(room: CommandRoom, name: str) -> None:
     async def change() -> None:
         agent.change_profile(wanted)
 
-    await _change(room, change)
+    await _change(terminal, change)
 
 
 _PROFILE_NOTE: Final = "other rules for folds and other context; if the head of the request changes, the next call writes the cache again"
@@ -129,9 +129,9 @@ def _profile_line(profile: Profile, session: Session) -> str:
     return f"{profile.name}  {fold}{'  (now)' if profile.name == session.profile.name else ''}"
 
 
-async def _mode(room: CommandRoom, name: str) -> None:
+async def _mode(terminal: Terminal, name: str) -> None:
     """Change what runs without a question, from the next tool call on."""
-    agent = agent_of(room)
+    agent = agent_of(terminal)
     modes: tuple[str, ...] = get_args(Mode)
     if agent.mode is None:
         raise BadInput("this agent has no modes")
@@ -142,32 +142,32 @@ async def _mode(room: CommandRoom, name: str) -> None:
         rows = [Row(each, f"{each}  {text}{'  (now)' if each == present else ''}") for each, text in MODE_TEXTS.items()]
         ways, way = agent.mode.collaborations, agent.mode.collaboration or "default"
         rows += [Row(each, f"{each}  a way of working together{'  (now)' if each == way else ''}") for each in ways and (*ways, "default")]
-        chosen = await room.walk("Which mode?", rows, {}, present)
+        chosen = await terminal.choose("Which mode?", rows, at=present)
         if chosen is None:
             return
-        name = chosen.row.value
+        name = chosen.value
     agent.mode.change(name)
 
 
-async def _theme(room: CommandRoom, name: str) -> None:
+async def _theme(terminal: Terminal, name: str) -> None:
     """Change the colours now and, in the user's configuration, for later; without a name, show each theme and let the user choose."""
     if not name:
-        before = room.theme
+        before = terminal.theme
         for theme in _THEMES:
-            room.change_theme(theme)
-            room.show(UserBlock(f"{theme}: a message of yours, and a change"))
-            room.show(_SAMPLE, opened=True)
-        room.change_theme(before)
-        chosen = await room.walk("Which colours?", [Row(theme, theme) for theme in _THEMES], {}, before)
+            terminal.change_theme(theme)
+            terminal.show(UserBlock(f"{theme}: a message of yours, and a change"))
+            terminal.show(_SAMPLE, opened=True)
+        terminal.change_theme(before)
+        chosen = await terminal.choose("Which colours?", [Row(theme, theme) for theme in _THEMES], at=before)
         if chosen is None:
             return
-        name = chosen.row.value
+        name = chosen.value
     if name not in _THEMES:
         raise BadInput(f"/theme takes {' or '.join(_THEMES)}")
-    room.change_theme(name)
-    if room.folder is not None:
-        change_key(room.folder / FILE_NAME, "terminal.theme", name)
-        room.notice(f"the theme is {name}, also for later sessions ({room.folder / FILE_NAME})")
+    terminal.change_theme(name)
+    if terminal.folder is not None:
+        change_key(terminal.folder / FILE_NAME, "terminal.theme", name)
+        terminal.notice(f"the theme is {name}, also for later sessions ({terminal.folder / FILE_NAME})")
 
 
 def _models(agent: Agent | None) -> Iterable[str]:
@@ -175,8 +175,6 @@ def _models(agent: Agent | None) -> Iterable[str]:
 
 
 def _profiles(_: Agent | None) -> Iterable[str]:
-    from palimpsest.agent.named_profiles import profile_names  # only a completion needs the names
-
     return profile_names()
 
 
@@ -217,82 +215,80 @@ _WINDOWS: Final = (8_192, 16_384, 32_768, 65_536, 131_072, 262_144)
 _LONGEST_KEY: Final = 1_000
 
 
-async def _start(room: CommandRoom, step: str) -> None:
+async def _start(terminal: Terminal, step: str) -> None:
     """Say in three lines what can be done without a model and offer it, or take the step that the user names."""
     if step:
         if step not in _step_names(None):
             raise BadInput(f"/start takes {', '.join(_step_names(None))}, or nothing for the list")
-        await _take(room, step)
+        await _take(terminal, step)
         return
-    if room.missing:
+    if terminal.missing:
         for line in WITHOUT_A_MODEL:
-            room.notice(line.format(missing=room.missing))
-    at = ""
-    while (chosen := await room.walk("What first?", STEPS, {}, at)) is not None:
-        at = chosen.row.value
+            terminal.notice(line.format(missing=terminal.missing))
+    async for chosen in terminal.walk("What first?", lambda: STEPS):
         try:
-            if await _take(room, at):
+            if await _take(terminal, chosen.row.value):
                 return
         except PalimpsestError as error:
             # The list stays open: another step may work.
-            room.notice(str(error), "error")
+            terminal.notice(str(error), "error")
 
 
-async def _take(room: CommandRoom, step: str) -> bool:
+async def _take(terminal: Terminal, step: str) -> bool:
     """Take one step. Returns whether the user can go on without another one."""
     match step:
         case "import":
-            await room.pal("import")
-            chosen = await room.pick_session("Open which session?")
+            await terminal.pal("import")
+            chosen = await terminal.pick_session("Open which session?")
             if chosen:
-                await room.switch_session(chosen)
+                await terminal.switch_session(chosen)
             return bool(chosen)
         case "replay":
-            await _replay(room)
+            await _replay(terminal)
             return False
         case "local":
-            return await _use_server(room)
+            return await _use_server(terminal)
         case _:
-            return await _use_key(room)
+            return await _use_key(terminal)
 
 
-async def _replay(room: CommandRoom) -> None:
+async def _replay(terminal: Terminal) -> None:
     """Replay a session of the user's choice, or show the demonstration if there is none; its report goes to the home."""
-    chosen = await room.pick_session("Replay which session?")
+    chosen = await terminal.pick_session("Replay which session?")
     if chosen:
-        await room.pal("replay", chosen)
+        await terminal.pal("replay", chosen)
     elif chosen is not None:
-        report = [] if room.folder is None else ["--html", str(room.folder / "demo.html")]
-        await room.pal("demo", *report)
+        report = [] if terminal.folder is None else ["--html", str(terminal.folder / "demo.html")]
+        await terminal.pal("demo", *report)
 
 
-def _home_folder(room: CommandRoom) -> Path:
-    if room.folder is None:
+def _home_folder(terminal: Terminal) -> Path:
+    if terminal.folder is None:
         raise BadInput("a home in memory has no configuration file")
-    return room.folder
+    return terminal.folder
 
 
-async def _use_server(room: CommandRoom) -> bool:
+async def _use_server(terminal: Terminal) -> bool:
     """Let the user choose a server of this machine and one of its models, keep both, and go on with the model."""
     from palimpsest.providers.local import served_models  # only this step asks a server
 
-    folder = _home_folder(room)
+    folder = _home_folder(terminal)
     rows = [Row(address, f"{name}, {address}") for name, address in _SERVERS]
-    server = await room.choose("Which server runs here? An address that is typed counts too", rows, RowSource(find=_typed_address))
+    server = await terminal.choose("Which server runs here? An address that is typed counts too", rows, RowSource(find=_typed_address))
     if server is None:
         return False
     models = await asyncio.to_thread(served_models, server.value, _SERVER_SECONDS)
     if not models:
         raise BadInput(f"the server at {server.value} serves no model; load one there first")
-    chosen = await _model_of(room, models)
+    chosen = await _model_of(terminal, models)
     if chosen is None:
         return False
-    window = chosen.window or await _window(room)
+    window = chosen.window or await _window(terminal)
     if not window:
         return False
     change_key(folder / FILE_NAME, "providers.local.base_url", server.value)
     _keep_card(folder / "cards.toml", f"local/{chosen.name}", window)
-    await _go_on_with(room, folder, f"local/{chosen.name}")
+    await _go_on_with(terminal, folder, f"local/{chosen.name}")
     return True
 
 
@@ -301,23 +297,21 @@ def _typed_address(typed: str) -> tuple[Row, ...]:
     return (Row(address, f"the server at {address}"),) if address.startswith(("http://", "https://")) else ()
 
 
-async def _model_of(room: CommandRoom, models: Sequence["ServedModel"]) -> "ServedModel | None":
+async def _model_of(terminal: Terminal, models: Sequence["ServedModel"]) -> "ServedModel | None":
     rows = [Row(model.name, model.name + (f"  {short(model.window)}" if model.window else "")) for model in models]
-    row = await room.choose("Which of its models?", rows)
+    row = await terminal.choose("Which of its models?", rows)
     return None if row is None else next(model for model in models if model.name == row.value)
 
 
-async def _window(room: CommandRoom) -> int:
+async def _window(terminal: Terminal) -> int:
     """Return the tokens of a window that the server does not report; 0 if the user chooses none."""
     rows = [Row(str(tokens), f"{tokens:,} tokens") for tokens in _WINDOWS]
-    row = await room.choose("With how large a context was it started? (Ollama: OLLAMA_CONTEXT_LENGTH)", rows)
+    row = await terminal.choose("With how large a context was it started? (Ollama: OLLAMA_CONTEXT_LENGTH)", rows)
     return 0 if row is None else int(row.value)
 
 
 def _keep_card(path: Path, name: str, window: int) -> None:
     """Add a card with the window of a model to the user's cards, unless they have one of that name."""
-    from palimpsest.wire.card_files import parse_cards  # only this step writes a card
-
     try:
         before = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -332,28 +326,30 @@ def _keep_card(path: Path, name: str, window: int) -> None:
     write_private(path, text.encode())
 
 
-async def _use_key(room: CommandRoom) -> bool:
+async def _use_key(terminal: Terminal) -> bool:
     """Ask for a key without showing it, keep it in the keyring, or else in the user's file, and go on with a model of its provider."""
-    folder, agent = _home_folder(room), agent_of(room)
+    folder, agent = _home_folder(terminal), agent_of(terminal)
     cards = tuple(agent.session.environment.cards)
     providers = dict.fromkeys((agent.session.card.provider, *(card.provider for card in cards)))
     rows = [Row(name, name) for name in providers if name != _LOCAL]
-    row = await room.choose("A key of which provider?", rows)
+    row = await terminal.choose("A key of which provider?", rows)
     if row is None:
         return False
-    typed = await room.ask_secret(f"Key of {row.value} (it is not shown; Enter alone leaves):")
+    typed = await terminal.ask_secret(f"Key of {row.value} (it is not shown; Enter alone leaves):")
     if not typed:
         return False
     if len(typed) > _LONGEST_KEY or not typed.isascii() or " " in typed:
         raise BadInput("this is no key: a key is one word of plain letters and digits; nothing was kept")
-    room.notice(await asyncio.to_thread(_keep_key, folder / FILE_NAME, row.value, Credential(typed)))
+    terminal.notice(await asyncio.to_thread(_keep_key, folder / FILE_NAME, row.value, Credential(typed)))
     if agent.session.card.provider == row.value:
-        room.renew_settings()
-        _say_ready(room)
-        return not room.missing
-    model = await room.choose(f"Which model of {row.value}?", [Row(card.name, card.name) for card in cards if card.provider == row.value])
+        terminal.renew_settings()
+        _say_ready(terminal)
+        return not terminal.missing
+    model = await terminal.choose(
+        f"Which model of {row.value}?", [Row(card.name, card.name) for card in cards if card.provider == row.value]
+    )
     if model is not None:
-        await _go_on_with(room, folder, model.value)
+        await _go_on_with(terminal, folder, model.value)
     return model is not None
 
 
@@ -367,18 +363,18 @@ def _keep_key(path: Path, provider: str, key: Credential) -> str:
     return f"there is no keyring here, so the key of {provider} is in {path}, which only you can read"
 
 
-async def _go_on_with(room: CommandRoom, folder: Path, model: str) -> None:
+async def _go_on_with(terminal: Terminal, folder: Path, model: str) -> None:
     """Make a model that of this session and of new ones."""
     change_key(folder / FILE_NAME, "model", model)
-    room.renew_settings()
-    await agent_of(room).switch(model)
-    room.renew_settings()
-    _say_ready(room)
+    terminal.renew_settings()
+    await agent_of(terminal).switch(model)
+    terminal.renew_settings()
+    _say_ready(terminal)
 
 
-def _say_ready(room: CommandRoom) -> None:
-    model = agent_of(room).session.card.name
-    room.notice(f"{model} cannot be asked yet: {room.missing}" if room.missing else f"{model} is ready: type a message")
+def _say_ready(terminal: Terminal) -> None:
+    model = agent_of(terminal).session.card.name
+    terminal.notice(f"{model} cannot be asked yet: {terminal.missing}" if terminal.missing else f"{model} is ready: type a message")
 
 
 def _step_names(_: Agent | None) -> Iterable[str]:

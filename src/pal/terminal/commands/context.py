@@ -10,9 +10,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pal.terminal.choosing import Row
-from pal.terminal.commands.command import CommandRoom, NotOpen, SlashCommand, agent_of, table
-from pal.terminal.painting import one_line
-from pal.text import plain, short
+from pal.terminal.commands.command import SlashCommand, agent_of, table
+from pal.terminal.terminal import NotOpen, Terminal
+from pal.text import one_line, plain, short
 from palimpsest.agent.agent import Agent
 from palimpsest.agent.limits import NOTHING, price_book
 from palimpsest.agent.session import Session
@@ -36,54 +36,46 @@ _MOST_NAMED: Final = 5
 _PREVIEW: Final = 2_000
 
 
-async def _audit(room: CommandRoom, argument: str) -> None:
+async def _audit(terminal: Terminal, argument: str) -> None:
     """Walk the edits; Enter shows what one hid, `u` undoes it."""
-    at = argument
-    session = agent_of(room).session
+    session = agent_of(terminal).session
     if argument and not any(str(event.seq) == argument for event in _edits(session.log)):
         raise BadInput(f"there is no edit {argument[:40]}; /audit lists them")
-    while True:
-        rows = edit_rows(session.log)
-        if not rows:
-            room.notice("there are no edits: the model sees the whole conversation")
-            return
-        chosen = await room.walk("Edits of the context, newest first", rows, {"u": "undoes"}, at)
-        if chosen is None:
-            return
-        at = chosen.row.value
+    title, without = "Edits of the context, newest first", "there are no edits: the model sees the whole conversation"
+    async for chosen in terminal.walk(title, lambda: edit_rows(session.log), {"u": "undoes"}, argument, without=without):
         if chosen.key == "u":
-            _undo_edit(room, session, int(at))
+            _undo_edit(terminal, session, int(chosen.row.value))
         else:
-            await _items_of_edit(room, session, int(at))
+            await _items_of_edit(terminal, session, int(chosen.row.value))
 
 
-def _undo_edit(room: CommandRoom, session: Session, seq: int) -> None:
-    if room.is_running:
-        room.notice("an edit can be undone after the turn; Esc interrupts it", "warning")
+def _undo_edit(terminal: Terminal, session: Session, seq: int) -> None:
+    if terminal.is_running:
+        terminal.notice("an edit can be undone after the turn; Esc interrupts it", "warning")
         return
     try:
         session.undo(seq, why=ASKED)
     except PalimpsestError as error:
         # The list stays open: another edit may be undone instead.
-        room.notice(str(error), "error")
+        terminal.notice(str(error), "error")
 
 
-async def _items_of_edit(room: CommandRoom, session: Session, seq: int) -> None:
+async def _items_of_edit(terminal: Terminal, session: Session, seq: int) -> None:
     """Walk the items that an edit hid; Enter shows one in full, `r` restores it."""
     body = session.log.event(seq).body
     ids = body.loss.ids if isinstance(body, ViewEdited) and body.loss is not None else ()
     found = [item for name in ids if (item := session.log.find(name)) is not None]
     if not found:
         # Edits that recorded no loss, such as a restore, are shown as the difference of the view.
-        await room.pal("audit", session.log.session, str(seq))
+        await terminal.pal("audit", session.log.session, str(seq))
         return
-    await walk_items(room, session, f"Items that edit {seq} hid", found, {"r": "restores"})
+    await walk_items(terminal, session, f"Items that edit {seq} hid", found, {"r": "restores"})
 
 
-async def walk_items(room: CommandRoom, session: Session, title: str, items: Iterable[Item], keys: Mapping[str, str]) -> None:
+async def walk_items(terminal: Terminal, session: Session, title: str, items: Iterable[Item], keys: Mapping[str, str]) -> None:
     """Let the user walk items: Enter shows one in full, `r` restores it, `p` pins it."""
-    rows, at = [item_row(session, item) for item in items], ""
-    while (chosen := await room.walk(title, rows, keys, at)) is not None:
+    rows = [item_row(session, item) for item in items]
+    async for chosen in terminal.walk(title, lambda: rows, keys):
         at = chosen.row.value
         try:
             if chosen.key == "r":
@@ -91,9 +83,9 @@ async def walk_items(room: CommandRoom, session: Session, title: str, items: Ite
             elif chosen.key == "p":
                 session.pin(ids=(at,))
             else:
-                room.write(f"{plain(chosen.row.text)}\n{plain(text_of(session.log.item(at).content))}\n")
+                terminal.write(f"{plain(chosen.row.text)}\n{plain(text_of(session.log.item(at).content))}\n")
         except PalimpsestError as error:
-            room.notice(str(error), "error")
+            terminal.notice(str(error), "error")
 
 
 def item_row(session: Session, item: Item) -> Row:
@@ -160,8 +152,8 @@ def _lost(loss: Loss) -> Iterator[str]:
             yield f"no longer shown: {kind} {named}{f' and {more:,} more' if more > 0 else ''}"
 
 
-async def _undo(room: CommandRoom, argument: str) -> None:
-    session = agent_of(room).session
+async def _undo(terminal: Terminal, argument: str) -> None:
+    session = agent_of(terminal).session
     if argument and not argument.isdecimal():
         raise BadInput(f"/undo takes the number of an edit, not {argument[:40]!r}; /audit lists them")
     undone = session.log.reader.undone_edits(session.log.path)
@@ -171,15 +163,15 @@ async def _undo(room: CommandRoom, argument: str) -> None:
     session.undo(int(argument) if argument else edits[-1], why=ASKED)
 
 
-async def _restore(room: CommandRoom, item: str) -> None:
-    session = agent_of(room).session
+async def _restore(terminal: Terminal, item: str) -> None:
+    session = agent_of(terminal).session
     if item:
         restore_item(session, item)
         return
     hidden = [found for name in hidden_items(session.log) if (found := session.log.find(name)) is not None]
     if not hidden:
         raise BadInput("nothing is hidden: the model sees the whole conversation")
-    await walk_items(room, session, "Hidden items, newest first", hidden, {"r": "restores"})
+    await walk_items(terminal, session, "Hidden items, newest first", hidden, {"r": "restores"})
 
 
 def hidden_items(log: Log) -> tuple[str, ...]:
@@ -209,34 +201,34 @@ _GRID, _ITEMS, _LARGEST = "grid", "items", "largest"
 _PINS: Final = {"p": "pins"}
 
 
-async def _context(room: CommandRoom, argument: str) -> None:
+async def _context(terminal: Terminal, argument: str) -> None:
     """Show the grid and let the user open its kinds, or walk all items in their order or by their size."""
-    session = agent_of(room).session
+    session = agent_of(terminal).session
     if argument not in ("", _GRID, _ITEMS, _LARGEST):
         raise BadInput(f"/context takes {_GRID}, {_ITEMS} or {_LARGEST}, or nothing for the grid and its kinds")
     if argument in ("", _GRID):
-        await room.pal("context", session.log.session)
+        await terminal.pal("context", session.log.session)
     if argument == "":
-        await _walk_kinds(room, session)
+        await _walk_kinds(terminal, session)
     elif argument != _GRID:
-        await walk_items(room, session, "What fills the window", _items(session, by_size=argument == _LARGEST), _PINS)
+        await walk_items(terminal, session, "What fills the window", _items(session, by_size=argument == _LARGEST), _PINS)
 
 
-async def _walk_kinds(room: CommandRoom, session: Session) -> None:
+async def _walk_kinds(terminal: Terminal, session: Session) -> None:
     """Let the user open a kind of item: its items, largest first, each of which can be opened in turn."""
-    at = ""
-    while True:
-        kinds: dict[str, list[Item]] = {}
-        for item in _items(session, by_size=True):
-            kinds.setdefault(item.kind, []).append(item)
-        sizes = {kind: sum(session.counter.item(item) for item in items) for kind, items in kinds.items()}
-        largest = sorted(kinds, key=lambda kind: -sizes[kind])
-        rows = [Row(kind, _kind_line(kind, sizes[kind], len(kinds[kind]), session)) for kind in largest]
-        chosen = await room.walk("What fills the window; Enter opens a kind", rows, {}, at) if rows else None
-        if chosen is None:
-            return
-        at = chosen.row.value
-        await walk_items(room, session, f"Items of the kind {at}, largest first", kinds[at], _PINS)
+    async for chosen in terminal.walk("What fills the window; Enter opens a kind", lambda: _kind_rows(session)):
+        kind = chosen.row.value
+        items = [item for item in _items(session, by_size=True) if item.kind == kind]
+        await walk_items(terminal, session, f"Items of the kind {kind}, largest first", items, _PINS)
+
+
+def _kind_rows(session: Session) -> list[Row]:
+    kinds: dict[str, list[Item]] = {}
+    for item in _items(session, by_size=True):
+        kinds.setdefault(item.kind, []).append(item)
+    sizes = {kind: sum(session.counter.item(item) for item in items) for kind, items in kinds.items()}
+    largest = sorted(kinds, key=lambda kind: -sizes[kind])
+    return [Row(kind, _kind_line(kind, sizes[kind], len(kinds[kind]), session)) for kind in largest]
 
 
 def _kind_line(kind: str, tokens: int, count: int, session: Session) -> str:
@@ -301,22 +293,21 @@ class EditSavings(Struct, frozen=True):
     saved_usd: float | None = 0.0
 
 
-async def _cost(room: CommandRoom, argument: str) -> None:
+async def _cost(terminal: Terminal, argument: str) -> None:
     """Show what the session cost, or walk its turns; Enter shows the calls of one."""
-    agent = agent_of(room)
+    agent = agent_of(terminal)
     if argument not in ("", _TURNS):
         raise BadInput(f"/cost takes {_TURNS}, or nothing for the whole session")
     turns = turn_costs(agent.session.log, price_book(agent.session))
     if not argument:
         for line in cost_lines(agent, turns):
-            room.notice(line)
+            terminal.notice(line)
         return
     rows = [Row(str(turn.seq), _turn_line(turn), "\n".join(call.line for call in turn.calls)) for turn in reversed(turns[-_MOST_TURNS:])]
-    known, at = {str(turn.seq): turn for turn in turns}, ""
-    while (chosen := await room.walk("What each turn cost, newest first", rows, {}, at)) is not None:
-        at = chosen.row.value
-        for call in known[at].calls:
-            room.notice(call.line)
+    known = {str(turn.seq): turn for turn in turns}
+    async for chosen in terminal.walk("What each turn cost, newest first", lambda: rows, without="there are no turns yet"):
+        for call in known[chosen.row.value].calls:
+            terminal.notice(call.line)
 
 
 def cost_lines(agent: Agent, turns: tuple[TurnCost, ...]) -> Iterator[str]:
@@ -438,70 +429,70 @@ works here for the first time has to know and cannot see at a glance (building, 
 take out what any engineer would guess. Keep its structure where it is good, and state nothing that you have not seen."""
 
 
-async def _hooks(room: CommandRoom, argument: str) -> None:
+async def _hooks(terminal: Terminal, argument: str) -> None:
     """List the hooks of this folder, or their runs in this session."""
     if argument not in ("", _RUNS):
         raise BadInput(f"/hooks takes {_RUNS}, or nothing for the hooks of this folder")
-    await room.pal("hooks", *([room.session_id] if argument and room.session_id else []))
+    await terminal.pal("hooks", *([terminal.session_id] if argument and terminal.session_id else []))
 
 
-async def _mcp(room: CommandRoom, argument: str) -> None:
+async def _mcp(terminal: Terminal, argument: str) -> None:
     """List the configured servers, what a trial connection finds, or the tools that this session has of them."""
     if argument == _TOOLS:
-        tools = [tool for tool in agent_of(room).toolbox.tools.values() if tool.name.startswith("mcp__")]
+        tools = [tool for tool in agent_of(terminal).toolbox.tools.values() if tool.name.startswith("mcp__")]
         for tool in tools:
-            room.notice(f"{tool.name}: {one_line(plain(tool.declaration.description), 200)}")
+            terminal.notice(f"{tool.name}: {one_line(plain(tool.declaration.description), 200)}")
         if not tools:
-            room.notice("this session has no tools of MCP servers yet; they come with the first turn")
+            terminal.notice("this session has no tools of MCP servers yet; they come with the first turn")
     elif argument in ("", _CONNECT):
-        await room.pal("mcp-servers", *(["--connect"] if argument else []))
+        await terminal.pal("mcp-servers", *(["--connect"] if argument else []))
     else:
         raise BadInput(f"/mcp takes {_CONNECT} or {_TOOLS}, or nothing for the configured servers")
 
 
-async def _config(room: CommandRoom, argument: str) -> None:
+async def _config(terminal: Terminal, argument: str) -> None:
     """Walk the settings, show one, or set one in the user's file; its value is checked first."""
     name, _, text = argument.partition(" ")
     if not name:
-        await _walk_settings(room)
+        await _walk_settings(terminal)
         return
     key = key_of(tuple(name.split(".")))
     if key is None:
         raise BadInput(nearest_key(name), where="/config")
     if not text.strip():
-        room.notice(f"{_setting_line(name, _settings(room))}  ({key.description})")
+        terminal.notice(f"{_setting_line(name, _settings(terminal))}  ({key.description})")
         return
     if key.is_secret:
         raise BadInput(f"{name} is a secret, which must not be shown or kept in the history; /start key asks for one")
-    if room.folder is None:
+    if terminal.folder is None:
         raise BadInput("a home in memory has no configuration file")
-    path = room.folder / FILE_NAME
+    path = terminal.folder / FILE_NAME
     change_key(path, name, _typed_value(text.strip()))
-    room.renew_settings()
-    settings = _settings(room)
+    terminal.renew_settings()
+    settings = _settings(terminal)
     if not settings.source(name).startswith(str(path)):
-        room.notice(f"{name} is written to {path}, but {settings.source(name)} wins: {_setting_line(name, settings)}", "warning")
+        terminal.notice(f"{name} is written to {path}, but {settings.source(name)} wins: {_setting_line(name, settings)}", "warning")
         return
     when = "now" if name.startswith(_HOLD_NOW) else "for sessions that are opened from now on"
-    room.notice(f"{_setting_line(name, settings)}; it holds {when}")
+    terminal.notice(f"{_setting_line(name, settings)}; it holds {when}")
 
 
-async def _walk_settings(room: CommandRoom) -> None:
+async def _walk_settings(terminal: Terminal) -> None:
     """Let the user walk all settings; Enter begins a line that changes one."""
-    settings = _settings(room)
+    settings = _settings(terminal)
     rows = [
         Row(key.name, _setting_line(key.name, settings), f"{key.description}\n{settings.source(key.name)}; it must be {key.wanted}")
         for key in KEYS.values()
         if "*" not in key.name
     ]
-    chosen = await room.choose("Settings", rows)
+    chosen = await terminal.choose("Settings", rows)
     if chosen is not None:
-        room.insert(f"/config {chosen.value} ")
+        terminal.line.insert(f"/config {chosen.value} ")
 
 
-def _settings(room: CommandRoom) -> Settings:
-    user = None if room.folder is None else room.folder / FILE_NAME
-    return resolve(user, agent_of(room).toolbox.workspace.root, os.environ)
+def _settings(terminal: Terminal) -> Settings:
+    user = None if terminal.folder is None else terminal.folder / FILE_NAME
+    return resolve(user, agent_of(terminal).toolbox.workspace.root, os.environ)
 
 
 def _setting_line(name: str, settings: Settings) -> str:
@@ -529,33 +520,33 @@ def _setting_words(_: Agent | None) -> Iterable[str]:
             yield from (f"{key.name} {value}" for value in key.choices)
 
 
-async def _export(room: CommandRoom, argument: str) -> None:
+async def _export(terminal: Terminal, argument: str) -> None:
     """Export the session into the project's folder, by default as a page that is named after the session."""
-    if not room.session_id:
+    if not terminal.session_id:
         raise NotOpen
     form, _, name = (argument or "html").partition(" ")
     if form.startswith("-"):
-        await room.pal("export", room.session_id, *argument.split())
+        await terminal.pal("export", terminal.session_id, *argument.split())
         return
     if form not in _SUFFIXES:
         raise BadInput(f"/export takes {', '.join(_SUFFIXES)} and perhaps a file name, or options of `pal export ID`")
-    out = room.root / (name.strip() or f"session-{room.session_id}{_SUFFIXES[form]}")
+    out = terminal.root / (name.strip() or f"session-{terminal.session_id}{_SUFFIXES[form]}")
     # A file that the user names may hold something else.
-    await room.pal("export", room.session_id, "--to", form, "--out", str(out), *([] if name.strip() else ["--force"]))
+    await terminal.pal("export", terminal.session_id, "--to", form, "--out", str(out), *([] if name.strip() else ["--force"]))
     if out.exists():
-        room.notice(f"{form} is in {out}")
+        terminal.notice(f"{form} is in {out}")
 
 
-async def _init(room: CommandRoom, argument: str) -> None:
+async def _init(terminal: Terminal, argument: str) -> None:
     """Let the agent write the instructions of the project, or write a configuration file."""
     if argument.startswith("config"):
-        await room.pal("init", *argument.split()[1:])
+        await terminal.pal("init", *argument.split()[1:])
         return
     if argument:
         raise BadInput("/init takes config and perhaps options of `pal init`, or nothing to let the agent write")
-    root = agent_of(room).toolbox.workspace.root
+    root = agent_of(terminal).toolbox.workspace.root
     present = next((name for name in _INSTRUCTIONS if (root / name).is_file()), "")
-    room.send(IMPROVE.format(name=present) if present else DRAFT)
+    terminal.send(IMPROVE.format(name=present) if present else DRAFT)
 
 
 LOOKING_COMMANDS: Final = table(

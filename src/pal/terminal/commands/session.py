@@ -7,17 +7,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from pal.terminal.choosing import Row
-from pal.terminal.commands.command import CommandRoom, NotOpen, SlashCommand, agent_of, table
-from pal.terminal.painting import PatchBlock, one_line, patch_files
-from pal.text import plain
+from pal.terminal.commands.command import SlashCommand, agent_of, table
+from pal.terminal.conversation import message_text
+from pal.terminal.painting import PatchBlock, patch_files
+from pal.terminal.terminal import NotOpen, Terminal
+from pal.text import one_line, plain
 from palimpsest.agent.agent import Agent
+from palimpsest.agent.child_tools import UNCOMMITTED, review
+from palimpsest.agent.children import ChildAgents
 from palimpsest.agent.limits import Spent
 from palimpsest.agent.session import Session
 from palimpsest.agent.tool import ToolError
-from palimpsest.coding.file_undo import TurnChange, turn_changes
+from palimpsest.coding.file_undo import FileRewinding, TurnChange, turn_changes
 from palimpsest.core.errors import BadInput
-from palimpsest.core.events import ProcessEnded, ProcessStarted, UserSaid
-from palimpsest.core.items import Text, text_of
+from palimpsest.core.events import ProcessEnded, ProcessStarted
+from palimpsest.core.items import text_of
 from palimpsest.core.log import Log, turns_of
 from palimpsest.core.spending import ChildRecord
 from palimpsest.core.text import cost_text
@@ -30,33 +34,32 @@ _MOST_MESSAGES: Final = 200
 _FILES, _TALK = "files", "conversation"
 
 
-async def _compact(room: CommandRoom, focus: str) -> None:
-    agent = agent_of(room)
+async def _compact(terminal: Terminal, focus: str) -> None:
+    agent = agent_of(terminal)
     before = agent.session.log.tip
     await agent.compact(focus)
     if agent.session.log.tip == before:
-        room.notice("there is nothing to fold yet")
+        terminal.notice("there is nothing to fold yet")
 
 
-async def _pin(room: CommandRoom, what: str) -> None:
+async def _pin(terminal: Terminal, what: str) -> None:
     """Pin an item or a file, unpin it if it is pinned, or walk what is pinned."""
-    session = agent_of(room).session
+    session = agent_of(terminal).session
     if what:
         _turn_pin(session, what)
         return
     if not session.log.view.pins:
         raise BadInput("nothing is pinned; /pin takes the id of an item, as /context shows it, or the path of a file")
-    at = ""
-    while pins := sorted(session.log.view.pins):
-        rows = [Row(name, name, one_line(plain(_item_text(session, name)), 400)) for name in pins]
-        chosen = await room.walk("Pinned; /pin takes an item or a path", rows, {"u": "unpins"}, at)
-        if chosen is None:
-            return
+    async for chosen in terminal.walk("Pinned; /pin takes an item or a path", lambda: _pin_rows(session), {"u": "unpins"}):
         at = chosen.row.value
         if chosen.key == "u":
             _turn_pin(session, at)
         else:
-            room.write(f"{plain(_item_text(session, at) or at)}\n")
+            terminal.write(f"{plain(_item_text(session, at) or at)}\n")
+
+
+def _pin_rows(session: Session) -> list[Row]:
+    return [Row(name, name, one_line(plain(_item_text(session, name)), 400)) for name in sorted(session.log.view.pins)]
 
 
 def _turn_pin(session: Session, what: str) -> None:
@@ -76,61 +79,55 @@ def _pinnable(agent: Agent | None) -> Iterable[str]:
     return (*sorted(view.pins), *(item.id for item in view.items[-_MOST_MESSAGES:]))
 
 
-async def _rewind(room: CommandRoom, argument: str) -> None:
+async def _rewind(terminal: Terminal, argument: str) -> None:
     """Let the user choose one of the earlier messages, go back to before it, and put it into the input."""
-    agent = agent_of(room)
+    agent = agent_of(terminal)
     log = agent.session.log
     turns = turns_of(log)
     if not turns:
         raise BadInput("there is no message to go back to")
-    texts = {seq: _text(log.event(seq).body) for seq in list(turns)[-_MOST_MESSAGES:]}
+    texts = {seq: message_text(log.event(seq).body) for seq in list(turns)[-_MOST_MESSAGES:]}
     rows = [Row(str(seq), one_line(plain(text), 200), plain(text)[:2_000]) for seq, text in reversed(texts.items())]
-    chosen = await room.choose("Go back to before which message?", rows)
+    chosen = await terminal.choose("Go back to before which message?", rows)
     if chosen is None:
         return
     ways = [Row(_FILES, "conversation and files"), Row(_TALK, "conversation only")]
-    how = await room.choose("Take back what?", ways)
+    how = await terminal.choose("Take back what?", ways)
     if how is None:
         return
     seq = int(chosen.value)
     if how.value == _FILES:
-        _rewind_files(room, agent, turns[seq])
+        _rewind_files(terminal, agent, turns[seq])
     else:
         go_back(log, turns[seq], why="asked in the terminal")
-    room.insert(texts[seq])
+    terminal.line.insert(texts[seq])
 
 
-def _text(body: object) -> str:
-    return "\n".join(part.text for part in body.parts if isinstance(part, Text)) if isinstance(body, UserSaid) else ""
-
-
-def _rewind_files(room: CommandRoom, agent: Agent, to: int) -> None:
-    if room.folder is None:
+def _rewind_files(terminal: Terminal, agent: Agent, to: int) -> None:
+    if terminal.folder is None:
         raise BadInput("a home in memory keeps no snapshots of files; go back in the conversation only")
-    from palimpsest.coding.file_undo import FileRewinding  # the first prompt must not wait for git and snapshots
-
-    rewinding = FileRewinding(agent.session.log, room.folder)
+    rewinding = FileRewinding(agent.session.log, terminal.folder)
     rewinding.carry_out(rewinding.plan(to), why="asked in the terminal")
 
 
-async def _resume(room: CommandRoom, session: str) -> None:
-    await room.switch_session(session or "?")
+async def _resume(terminal: Terminal, session: str) -> None:
+    await terminal.switch_session(session or "?")
 
 
-async def _fork(room: CommandRoom, _: str) -> None:
-    before = room.session_id
+async def _fork(terminal: Terminal, _: str) -> None:
+    before = terminal.session_id
     if not before:
         raise NotOpen
-    await room.switch_session(before, fork=True)
-    room.notice(f"this is {room.session_id}, a copy of {before}, which stays as it is")
+    await terminal.switch_session(before, fork=True)
+    terminal.notice(f"this is {terminal.session_id}, a copy of {before}, which stays as it is")
 
 
-async def _takeover(room: CommandRoom, _: str) -> None:
-    await room.take_over()
+async def _takeover(terminal: Terminal, _: str) -> None:
+    await terminal.session.take_over()
 
 
-async def _new(room: CommandRoom, _: str) -> None:
-    await room.switch_session("")
+async def _new(terminal: Terminal, _: str) -> None:
+    await terminal.switch_session("")
 
 
 SESSION_COMMANDS: Final = table(
@@ -148,25 +145,25 @@ _LAST, _ALL = "last", "all"
 _MOST_FILES: Final = 2_000
 
 
-async def _diff(room: CommandRoom, argument: str) -> None:
+async def _diff(terminal: Terminal, argument: str) -> None:
     """Walk the changed files, newest turn first; or show the diffs of the last turn, of one by its number, or of all."""
-    if not room.session_id:
+    if not terminal.session_id:
         raise NotOpen
-    if room.folder is None:
+    if terminal.folder is None:
         raise BadInput("a home in memory keeps no snapshots of files")
-    home, session = Home(room.folder), room.session_id
+    home, session = Home(terminal.folder), terminal.session_id
     found = await asyncio.to_thread(_changes, home, session, _turn(argument))
     blocks = dict(_blocks(found))
     for change in found:
         if change.problem:
-            room.notice(f"turn {change.turn}: {change.problem}", "warning")
+            terminal.notice(f"turn {change.turn}: {change.problem}", "warning")
     if not blocks:
-        room.notice("no files were changed")
+        terminal.notice("no files were changed")
     elif argument:
         for block in blocks.values():
-            room.show(block, opened=True)
+            terminal.show(block, opened=True)
     else:
-        await _walk(room, blocks)
+        await _walk(terminal, blocks)
 
 
 def _turn(argument: str) -> int | None:
@@ -197,12 +194,10 @@ def _blocks(changes: Iterable[TurnChange]) -> Iterator[tuple[str, PatchBlock]]:
                 yield f"turn {change.turn}  {file.path}  {file.action} {facts}", PatchBlock(file.path, facts, patches.get(file.path, ()))
 
 
-async def _walk(room: CommandRoom, blocks: Mapping[str, PatchBlock]) -> None:
+async def _walk(terminal: Terminal, blocks: Mapping[str, PatchBlock]) -> None:
     rows = [Row(name, plain(name), _preview(block)) for name, block in blocks.items()]
-    at = ""
-    while (chosen := await room.walk("Changed files, newest turn first", rows, {}, at)) is not None:
-        at = chosen.row.value
-        room.show(blocks[at], opened=True)
+    async for chosen in terminal.walk("Changed files, newest turn first", lambda: rows):
+        terminal.show(blocks[chosen.row.value], opened=True)
 
 
 def _preview(block: PatchBlock) -> str:
@@ -224,18 +219,18 @@ _WORDS: Final = ("list", "show", "add", "edit", "forget", "undo", "search", "why
 _TEXTS: Final = ("add", "search")
 
 
-async def _memory(room: CommandRoom, argument: str) -> None:
+async def _memory(terminal: Terminal, argument: str) -> None:
     """Walk the notes, or run a command of `pal memory`; `forget` asks in a list of the terminal."""
     word, _, rest = argument.partition(" ")
     rest = rest.strip()
     if not word:
-        await _walk_note(room)
+        await _walk_note(terminal)
     elif word == "forget" and rest and not rest.startswith("-"):
-        await _forget(room, rest)
+        await _forget(terminal, rest)
     elif word in _TEXTS and rest and not rest.startswith("-"):
-        await room.pal("memory", word, *(_words(rest) if " --" in rest else (rest,)))
+        await terminal.pal("memory", word, *(_words(rest) if " --" in rest else (rest,)))
     elif word in _WORDS:
-        await room.pal("memory", word, *_words(rest))
+        await terminal.pal("memory", word, *_words(rest))
     else:
         raise BadInput(f"/memory takes {', '.join(_WORDS)}, or nothing for the list")
 
@@ -247,44 +242,36 @@ def _words(text: str) -> tuple[str, ...]:
         raise BadInput(f"the argument cannot be read: {error}", where="/memory") from error
 
 
-def _memories(room: CommandRoom) -> Memories:
-    root = agent_of(room).toolbox.workspace.root
-    found = None if room.folder is None else memories_of(Home(room.folder), root)
+def _memories(terminal: Terminal) -> Memories:
+    root = agent_of(terminal).toolbox.workspace.root
+    found = None if terminal.folder is None else memories_of(Home(terminal.folder), root)
     if found is None:
         raise BadInput("a home in memory keeps no notes")
     return found
 
 
-async def _walk_note(room: CommandRoom) -> None:
+async def _walk_note(terminal: Terminal) -> None:
     """Let the user walk the notes: Enter shows one, `f` forgets it."""
-    at = ""
-    while True:
-        rows = await asyncio.to_thread(_rows, _memories(room))
-        if not rows:
-            room.notice("there are no notes; /memory add TEXT adds one")
-            return
-        chosen = await room.walk("Notes that hold here", rows, {"f": "forgets"}, at)
-        if chosen is None:
-            return
-        at = chosen.row.value
+    title, without = "Notes that hold here", "there are no notes; /memory add TEXT adds one"
+    async for chosen in terminal.walk(title, lambda: asyncio.to_thread(_note_rows, _memories(terminal)), {"f": "forgets"}, without=without):
         if chosen.key == "f":
-            await _forget(room, at)
+            await _forget(terminal, chosen.row.value)
         else:
-            await room.pal("memory", "show", at)
+            await terminal.pal("memory", "show", chosen.row.value)
 
 
-def _rows(memories: Memories) -> list[Row]:
+def _note_rows(memories: Memories) -> list[Row]:
     notes = sorted((redacted(note) for _, note in memories.active()), key=lambda note: time_of(note.when), reverse=True)
     return [Row(note.name, f"{note.name}  {note.kind}  {plain(note.about)}", note.body.strip()) for note in notes]
 
 
-async def _forget(room: CommandRoom, name: str) -> None:
-    notebook, note = _memories(room).find(name)
-    sure = await room.choose(f"Delete {note.name} for good?", (Row("", "no"), Row("yes", f"yes: {plain(redacted(note).about)}")))
+async def _forget(terminal: Terminal, name: str) -> None:
+    notebook, note = _memories(terminal).find(name)
+    sure = await terminal.choose(f"Delete {note.name} for good?", (Row("", "no"), Row("yes", f"yes: {plain(redacted(note).about)}")))
     if sure is None or not sure.value:
         return
     await asyncio.to_thread(notebook.forget, note.name, "user", "asked for by the user")
-    room.notice(f"note {note.name} is forgotten")
+    terminal.notice(f"note {note.name} is forgotten")
 
 
 def _complete_note(agent: Agent | None) -> Iterable[str]:
@@ -304,21 +291,16 @@ _MOST_LINES: Final = 1_000
 _PREVIEW: Final = 400
 
 
-async def _tasks(room: CommandRoom, argument: str) -> None:
+async def _tasks(terminal: Terminal, argument: str) -> None:
     """Walk all tasks; Enter shows one in full."""
-    agent = agent_of(room)
+    agent = agent_of(terminal)
     if argument:
-        room.write(await _asked(agent, _TASK, {"id": _number(argument)}))
+        terminal.write(await _asked(agent, _TASK, {"id": _number(argument)}))
         return
     lines = (await _asked(agent, _TASK_LIST, {})).splitlines()
     rows = [Row(number, line) for line in lines if (number := _task_number(line))]
-    if not rows:
-        room.notice("there are no tasks")
-        return
-    at = ""
-    while (chosen := await room.walk("Tasks", rows, {}, at)) is not None:
-        at = chosen.row.value
-        room.write(await _asked(agent, _TASK, {"id": int(at)}))
+    async for chosen in terminal.walk("Tasks", lambda: rows, without="there are no tasks"):
+        terminal.write(await _asked(agent, _TASK, {"id": int(chosen.row.value)}))
 
 
 def _task_number(line: str) -> str:
@@ -342,49 +324,46 @@ async def _asked(agent: Agent, tool: str, arguments: dict[str, object]) -> str:
     return plain(output.text).rstrip("\n") + "\n"
 
 
-async def _agents(room: CommandRoom, argument: str) -> None:
+async def _agents(terminal: Terminal, argument: str) -> None:
     """Walk the sub-agents; Enter shows the session of one. With a nickname or an id, show that one."""
-    agent, log = agent_of(room), agent_of(room).session.log
+    agent, log = agent_of(terminal), agent_of(terminal).session.log
     children = {child.nickname: child for child in log.children}
     if argument:
         found = children.get(argument) or next((child for child in log.children if child.session == argument), None)
         if found is None:
             raise BadInput(f"there is no sub-agent {argument[:40]!r}; there are {', '.join(children) or 'none'}")
-        await room.pal("show", found.session)
+        await terminal.pal("show", found.session)
         return
-    if not children:
-        room.notice("this session has no sub-agents")
-        return
-    at, spent = "", agent.spent_by_child()
-    while (chosen := await room.walk("Sub-agents", [_child_row(each, spent[each.session]) for each in log.children], {}, at)) is not None:
-        at = chosen.row.value
-        await room.pal("show", at)
+    async for chosen in terminal.walk("Sub-agents", lambda: _child_rows(agent), without="this session has no sub-agents"):
+        await terminal.pal("show", chosen.row.value)
+
+
+def _child_rows(agent: Agent) -> list[Row]:
+    spent = agent.spent_by_child()
+    return [_child_row(child, spent[child.session]) for child in agent.session.log.children]
 
 
 def _child_row(child: ChildRecord, spent: Spent) -> Row:
     return Row(child.session, f"{child.nickname}  {child.role}  {child.status}  {cost_text(spent.usd)}", f"{child.session}\n{child.text}")
 
 
-async def _processes(room: CommandRoom, argument: str) -> None:
+async def _processes(terminal: Terminal, argument: str) -> None:
     """Walk the processes of the session; Enter shows the output of one, `s` stops it. With an id, show that one."""
-    agent, at = agent_of(room), ""
+    agent = agent_of(terminal)
     if argument:
-        _show_output(room, agent, argument)
+        _show_output(terminal, agent, argument)
         return
-    while True:
+
+    def rows() -> list[Row]:
         lines = process_lines(agent.session.log, agent.session.environment.clock.now())
-        if not lines:
-            room.notice("no process has run in the background")
-            return
-        rows = [Row(name, line, _output_of(agent, name)[-_PREVIEW:]) for name, line in lines.items()]
-        chosen = await room.walk("Processes in the background", rows, {"s": "stops"}, at)
-        if chosen is None:
-            return
-        at = chosen.row.value
+        return [Row(name, line, _output_of(agent, name)[-_PREVIEW:]) for name, line in lines.items()]
+
+    without = "no process has run in the background"
+    async for chosen in terminal.walk("Processes in the background", rows, {"s": "stops"}, without=without):
         if chosen.key == "s":
-            await _stop(room, agent, at)
+            await _stop(terminal, agent, chosen.row.value)
         else:
-            _show_output(room, agent, at)
+            _show_output(terminal, agent, chosen.row.value)
 
 
 def _output_of(agent: Agent, name: str) -> str:
@@ -393,18 +372,18 @@ def _output_of(agent: Agent, name: str) -> str:
     return "" if running is None else "\n".join(plain(running.output.text()).splitlines()[-_MOST_LINES:])
 
 
-def _show_output(room: CommandRoom, agent: Agent, name: str) -> None:
+def _show_output(terminal: Terminal, agent: Agent, name: str) -> None:
     if agent.shell is None or name not in agent.shell.background:
         raise BadInput(f"there is no process {name[:40]!r} of this run, so its output is not known; the log may have what was read of it")
-    room.write(f"{_output_of(agent, name) or '[nothing printed]'}\n")
+    terminal.write(f"{_output_of(agent, name) or '[nothing printed]'}\n")
 
 
-async def _stop(room: CommandRoom, agent: Agent, name: str) -> None:
+async def _stop(terminal: Terminal, agent: Agent, name: str) -> None:
     try:
         events = () if agent.shell is None else await agent.shell.stop(name, "stopped by the user")
     except ToolError as error:
         # The list stays open: a process of an earlier run cannot be stopped.
-        room.notice(str(error), "error")
+        terminal.notice(str(error), "error")
         return
     for event in events:
         agent.session.log.append(event)
@@ -444,16 +423,13 @@ def _task_numbers(agent: Agent | None) -> Iterable[str]:
     return () if agent is None else (number for line in agent.open_tasks() if (number := _task_number(line)))
 
 
-async def _review(room: CommandRoom, what: str) -> None:
+async def _review(terminal: Terminal, what: str) -> None:
     """Have the work reviewed by a sub-agent, show what it found, and tell the agent."""
-    from palimpsest.agent.child_tools import UNCOMMITTED, review
-    from palimpsest.agent.children import ChildAgents  # few sessions have one
-
-    children = agent_of(room).children
+    children = agent_of(terminal).children
     if not isinstance(children, ChildAgents):
         raise BadInput("this agent has no sub-agents, and one makes the review")
-    room.notice(f"a sub-agent reviews {what or UNCOMMITTED}; it asks the model of this session, which costs money")
-    room.write(f"{plain(await review(children, what))}\n")
+    terminal.notice(f"a sub-agent reviews {what or UNCOMMITTED}; it asks the model of this session, which costs money")
+    terminal.write(f"{plain(await review(children, what))}\n")
 
 
 WORKING_COMMANDS: Final = table(

@@ -87,7 +87,7 @@ def test_a_list_that_is_up_to_date_and_a_search_do_not_load_the_engine(pal: Pal)
 
 def test_the_first_prompt_of_a_terminal_does_not_wait_for_the_engine(tmp_path: Path) -> None:
     script = (
-        "import sys, pal.cli.chat, pal.terminal.terminal\n"
+        "import sys, pal.cli.chat, pal.cli.terminal_agents, pal.terminal.running\n"
         "print(*(name for name in sys.modules if name.startswith(('palimpsest.agent.', 'palimpsest.coding.', 'palimpsest.peers.',"
         " 'palimpsest.memory.', 'palimpsest.providers.', 'palimpsest.policies.', 'httpx', 'pygments', 'markdown_it', 'sqlite3'))))\n"
         "print(sum(name.startswith('palimpsest.') for name in sys.modules))\n"

@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pal.terminal.commands.own import (
+from pal.terminal.own_commands import (
     CommandFolder,
     OwnCommand,
     command_folders,

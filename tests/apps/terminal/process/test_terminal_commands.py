@@ -72,6 +72,22 @@ def test_a_fold_is_one_line_with_its_saving_and_audit_walks_the_edits_and_undoes
         assert "1: line 700 of the file" in str(here.model.asked[-1]["messages"])
 
 
+def test_a_list_of_nothing_is_one_line_that_says_so(room: Callable[..., Room]) -> None:
+    with room().terminal(rows=40) as screen:
+        lines = {
+            "/cost turns": "· there are no turns yet",
+            "/audit": "· there are no edits: the model sees the whole conversation",
+            "/processes": "· no process has run in the background",
+            "/agents": "· this session has no sub-agents",
+            "/tasks": "· there are no tasks",
+            "/memory": "· there are no notes; /memory add TEXT adds one",
+        }
+        for line, answer in lines.items():
+            say(screen, line)
+            screen.wait_for(answer)
+            assert "(type to filter" not in screen.text()
+
+
 def test_restore_brings_an_item_back_into_the_next_request(room: Callable[..., Room]) -> None:
     with folded(room) as (here, screen, _):
         say(screen, "/restore")

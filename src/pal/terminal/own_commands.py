@@ -129,7 +129,7 @@ def find_own_commands(folders: Iterable[CommandFolder]) -> dict[str, OwnCommand]
                 # A link of a project could lead to any file of the user.
                 continue
             name = ":".join(path.relative_to(folder.path).with_suffix("").parts)
-            command = None if name in found else read_own_command(name, folder.scope, _text(path), str(path))
+            command = None if name in found else read_own_command(name, folder.scope, _file_text(path), str(path))
             if command is not None:
                 found[name] = command
     return found
@@ -155,7 +155,7 @@ def _is_inside(path: Path, folder: Path) -> bool:
         return False
 
 
-def _text(path: Path) -> str:
+def _file_text(path: Path) -> str:
     try:
         # A pipe or a device would never end.
         if not path.is_file():
