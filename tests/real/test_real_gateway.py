@@ -80,17 +80,18 @@ def test_audit_show_and_undo_work_while_a_wrapped_claude_code_runs(claude_desk: 
             session = json.loads(desk.pal("sessions", "--json"))[0]["id"]
             seen["edits"] = json.loads(desk.pal("audit", session, "--json"))
             seen["second"] = json.loads(desk.pal("show", session, "--request", "2"))
-            seen["undone"] = json.loads(desk.pal("undo", session, str(seen["edits"][0]["event"]), "--json"))
+            # The edit that hid what was read first.
+            seen["event"] = next(each["event"] for each in seen["edits"] if "step_99" in json.dumps(each["hidden"]))
+            seen["undone"] = json.loads(desk.pal("undo", session, str(seen["event"]), "--json"))
 
     desk.api.before_reply = look
     done = run_agent(desk.wrapped("thrifty", "Raise all limits by a hundred."), desk.project, desk.variables)
     requests = desk.api.conversation()
-    first = seen["edits"][0]["event"]
 
     assert {edit["policy"] for edit in seen["edits"]} == {"cache_breakpoint", "clear_dead"}
     assert seen["edits"][0]["policy"] == "clear_dead"
     assert [message["role"] for message in seen["second"]["messages"]] == [message["role"] for message in requests[1]["messages"]]
-    assert (seen["undone"]["queued"], first in seen["undone"]["undone"]) == (True, True)
+    assert (seen["undone"]["queued"], seen["event"] in seen["undone"]["undone"]) == (True, True)
     assert "def step_1(value)" not in text_of_first_read(requests[37])
     assert "def step_1(value)" in text_of_first_read(requests[38])
     assert done.stderr.startswith("pal gateway: 40 requests, $")
