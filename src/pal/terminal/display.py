@@ -42,6 +42,7 @@ from palimpsest.agent.decision import displayable
 # Terminals that know these marks show nothing of a frame before its end; others ignore them.
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 # Save the cursor, erase the line, go down, erase the rest, restore the cursor.
+_ERASE_DOWN: Final = "\x1b7\x1b[K\x1b[B\x1b[J\x1b8"
 # What a write reports when the terminal was closed.
 _GONE: Final = frozenset({errno.EIO, errno.EPIPE, errno.ENXIO, errno.EBADF})
 
@@ -70,6 +71,13 @@ class FrameOutput(Vt100_Output):
             self._is_held = False
             self.write_raw(_END)
         self.flush()
+
+    def erase_down(self) -> None:
+        """Erase from the cursor to the end of the screen: this line, then the lines below it.
+
+        tmux keeps a screen that is erased from its first place on in the scrollback, where every frame would be left behind.
+        """
+        self.write_raw(_ERASE_DOWN)
 
     def flush(self) -> None:
         """Write what is pending, unless it is held back or the terminal is gone."""
