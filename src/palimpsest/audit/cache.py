@@ -31,7 +31,8 @@ from palimpsest.core.items import Fold, Insert, Item, Mask, Value, shared_prefix
 from palimpsest.core.plans import Cache, CachedPrefix, CacheReads, Card, CardPrices, Situation
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.tokens import CountsTokens
-from palimpsest.core.view import Scope, StateProjection, View, Views
+from palimpsest.core.view import Scope, StateProjection, View
+from palimpsest.core.view_projection import ViewProjection
 from palimpsest.wire.models import Prices
 from palimpsest.wire.request import MAX_BREAKPOINTS
 
@@ -462,7 +463,7 @@ class CacheProjection(StateProjection):
     scope: ClassVar[Scope] = "path"
     state_type: ClassVar = _CacheSnapshot
 
-    def __init__(self, views: Views, metering: Metering) -> None:
+    def __init__(self, views: ViewProjection, metering: Metering) -> None:
         self._views = views
         self._metering = metering
         self.reset()

@@ -12,7 +12,8 @@ from palimpsest.audit.working_state import WorkingProjection
 from palimpsest.core.items import Content, ToolResult
 from palimpsest.core.plans import PARTS, Card
 from palimpsest.core.tokens import tool_list_size
-from palimpsest.core.view import Projection, Views
+from palimpsest.core.view import Projection
+from palimpsest.core.view_projection import ViewProjection
 
 
 class AuditProjections:
@@ -33,7 +34,7 @@ class AuditProjections:
         self._parts = parts
         self._schemas: tuple[bytes, ...] = ()
 
-    def attach(self, views: Views) -> tuple[Projection, ...]:
+    def attach(self, views: ViewProjection) -> tuple[Projection, ...]:
         """Create the projections of a log, in the order in which they apply an event."""
         self.metering = Metering(views, self._card_named, self._size)
         self.evidence = EvidenceProjection()

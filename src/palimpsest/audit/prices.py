@@ -30,7 +30,8 @@ from palimpsest.core.items import Fold, ReasoningLost, Value
 from palimpsest.core.ledger import job_purpose
 from palimpsest.core.plans import PARTS, Cache, CacheAccount, Card, Evidence, Situation
 from palimpsest.core.tokens import CountsTokens
-from palimpsest.core.view import Scope, StateProjection, View, Views
+from palimpsest.core.view import Scope, StateProjection, View
+from palimpsest.core.view_projection import ViewProjection
 from palimpsest.wire.encode import is_bound
 from palimpsest.wire.models import simulated_cost
 
@@ -131,7 +132,7 @@ class RentProjection:
     watches: ClassVar = frozenset({CallStarted, ModelReplied, Interrupted, Failed, ViewEdited})
     scope: ClassVar[Scope] = "path"
 
-    def __init__(self, views: Views, metering: Metering, evidence: EvidenceProjection, *, parts: int) -> None:
+    def __init__(self, views: ViewProjection, metering: Metering, evidence: EvidenceProjection, *, parts: int) -> None:
         self.name = f"rent/{parts}"
         self._views = views
         self._metering = metering

@@ -11,7 +11,8 @@ from palimpsest.core.ledger import LedgerProjection
 from palimpsest.core.plans import Card
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.tokens import SizeRule, decrypted_bytes, encrypted_in, palimpsest_size, quarter_rounded_up
-from palimpsest.core.view import Scope, Views
+from palimpsest.core.view import Scope
+from palimpsest.core.view_projection import ViewProjection
 from palimpsest.wire.responses import IMAGE_PAYLOAD, item_json
 
 CLAUDE_IMAGE_TOKENS = 2_000
@@ -98,7 +99,7 @@ class Metering:
     watches: ClassVar = frozenset({CallStarted, ModelReplied, ModelSwitched, SessionOpened})
     scope: ClassVar[Scope] = "path"
 
-    def __init__(self, views: Views, card_of: Callable[[str], Card], size: str) -> None:
+    def __init__(self, views: ViewProjection, card_of: Callable[[str], Card], size: str) -> None:
         # Snapshots of another size rule do not apply.
         self.name = f"metering/{size}"
         self._views = views

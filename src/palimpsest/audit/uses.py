@@ -16,7 +16,8 @@ from palimpsest.core.events import ContextStated, EditUndone, Event, ModelReplie
 from palimpsest.core.items import Content, FrozenDict, Item, Mask, Text, ToolCall, ToolResult, Value, answered_calls, frozen
 from palimpsest.core.plans import Situation, Use
 from palimpsest.core.tokens import SizeRule, TokenSizes, estimate, palimpsest_size, scaled
-from palimpsest.core.view import Scope, StateProjection, View, Views, is_readable
+from palimpsest.core.view import Scope, StateProjection, View, is_readable
+from palimpsest.core.view_projection import ViewProjection
 
 SMALL_TOKENS = 100
 # Texts of this many characters have more tokens than that, whatever they contain.
@@ -91,7 +92,7 @@ class UsesProjection(StateProjection):
     scope: ClassVar[Scope] = "path"
     state_type: ClassVar = _UsesSnapshot
 
-    def __init__(self, views: Views) -> None:
+    def __init__(self, views: ViewProjection) -> None:
         self._views = views
         self.reset()
         self.names_in_result: Callable[[ToolResult, Action | None], tuple[str, ...]] = names_in_result

@@ -36,8 +36,8 @@ from palimpsest.core.ports import Clock, LogFile, SessionStore
 from palimpsest.core.projections import Projections, follow_path
 from palimpsest.core.reading import LogReader, open_reader
 from palimpsest.core.spending import ChildRecord, Ledger
-from palimpsest.core.view import Derived, View
-from palimpsest.core.view_projection import Find, ViewProjection, project
+from palimpsest.core.view import View
+from palimpsest.core.view_projection import Derived, Find, ViewProjection, project
 
 # Modules that stood below this one in 0.2 are found by `palimpsest.old_names`.
 __path__: list[str] = []

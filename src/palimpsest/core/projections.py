@@ -25,8 +25,8 @@ from palimpsest.core.lines import (
     load_checkpoint,
 )
 from palimpsest.core.reading import LogReader
-from palimpsest.core.view import Derived, Projection
-from palimpsest.core.view_projection import ViewProjection
+from palimpsest.core.view import Projection
+from palimpsest.core.view_projection import Derived, ViewProjection
 
 # The most events that wait until a projection is read; an import may append a whole session before that.
 _MAX_QUEUE = 256

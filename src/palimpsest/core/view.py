@@ -1,6 +1,6 @@
 """The view: the items that the model sees as a value, the content shown of each item, and the protocol of projections."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -240,53 +240,3 @@ class StateProjection:
     def restore(self, data: bytes) -> None:
         """Replace the state by a snapshot. Raises `msgspec.DecodeError` if it is invalid."""
         self.start_from(msgspec.json.decode(data, type=self.state_type))
-
-
-class Views(Protocol):
-    """The views before and after the event that is being applied.
-
-    `view` and `items_before` copy all items. A projection that asks for them at every reply is quadratic in the length of a session.
-    """
-
-    @property
-    def view(self) -> View:
-        """The view after the event."""
-        ...
-
-    @property
-    def rest(self) -> View:
-        """The view after the event without its items and facts."""
-        ...
-
-    @property
-    def items(self) -> Sequence[Item]:
-        """The items after the event, valid until the next event."""
-        ...
-
-    @property
-    def count_before(self) -> int:
-        """How many items there were before the event. Unless it changed items, these are the first of `items`."""
-        ...
-
-    @property
-    def revision(self) -> int:
-        """A number that is another one once items were changed otherwise than by appending."""
-        ...
-
-    @property
-    def items_before(self) -> tuple[Item, ...]:
-        """The items of the view before the event."""
-        ...
-
-    @property
-    def head_before(self) -> tuple[Item, ...]:
-        """The head of the view before the event."""
-        ...
-
-
-class Derived(Protocol):
-    """The projections of a layer above core, which are registered with a log."""
-
-    def attach(self, views: Views) -> tuple[Projection, ...]:
-        """Return new projections, in the order in which they apply an event."""
-        ...

@@ -1,7 +1,7 @@
 """The view as a projection of events, and a replay of the views along a path."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Struct, field, structs
@@ -32,7 +32,7 @@ from palimpsest.core.events import (
 from palimpsest.core.items import Cover, Edit, Fold, Insert, Item, Keep, Mask, Unmask, into_of, kept_ids
 from palimpsest.core.lines import NOTHING_UNDONE, Path, UndoneEdits
 from palimpsest.core.reading import FileRange, LogReader, locate_items, read_items
-from palimpsest.core.view import EMPTY_VIEW, Fact, Reported, RunningNotes, Scope, View
+from palimpsest.core.view import EMPTY_VIEW, Fact, Projection, Reported, RunningNotes, Scope, View
 
 Find: TypeAlias = Callable[[str], Item | None]
 
@@ -392,3 +392,15 @@ class ViewReplay:
                 break
             self._projection.take(event)
         return self._projection.view
+
+
+class Derived(Protocol):
+    """The projections of a layer above core, which are registered with a log."""
+
+    def attach(self, views: ViewProjection) -> tuple[Projection, ...]:
+        """Return new projections, in the order in which they apply an event.
+
+        `views` has the view before and after the event that is being applied. Its `view` and `items_before` copy all items: a projection
+        that asks for them at every reply is quadratic in the length of a session.
+        """
+        ...

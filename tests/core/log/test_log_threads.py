@@ -11,7 +11,8 @@ from palimpsest.core.events import CallStarted, Event, ModelReplied, SessionOpen
 from palimpsest.core.items import Text
 from palimpsest.core.log import CHECKPOINT_EVERY, Log
 from palimpsest.core.verify import verify
-from palimpsest.core.view import Projection, Scope, Views
+from palimpsest.core.view import Projection, Scope
+from palimpsest.core.view_projection import ViewProjection
 from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 
 
@@ -83,7 +84,7 @@ class Interrupting:
         self.taken: list[int] = []
         self.due = times
 
-    def attach(self, _: Views) -> tuple[Projection, ...]:
+    def attach(self, _: ViewProjection) -> tuple[Projection, ...]:
         return (self,)
 
     def take(self, event: Event) -> None:
