@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(__file__).with_suffix(".json")
 NUMBER, SEED, KINDS = 60, 31, ("comparison", "dropped", "swapped")
 # Seconds for the tests of one mutant, and for a single test: one that takes longer hangs.
-SECONDS, TEST_SECONDS = 240, 60
+SECONDS, TEST_SECONDS = 100, 60
 # Folders with the tests of a room, beside those of its own name.
 FOLDERS = {
     "peers": {"profiles", "policies"},

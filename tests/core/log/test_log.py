@@ -4,7 +4,7 @@ import pytest
 from histories import new_log
 from msgspec import Raw
 
-from palimpsest.core.errors import BadEdit, BadInput, BadLog, PalimpsestError, ReadOnly
+from palimpsest.core.errors import BadEdit, BadInput, PalimpsestError, ReadOnly
 from palimpsest.core.events import (
     Body,
     CallStarted,
@@ -107,22 +107,6 @@ def test_syncing_a_fork_makes_its_base_durable_too() -> None:
     assert isinstance(lines, MemoryFile)
     lines.crash(0)
     assert reopened(store, "f").view.ids == ("1.0", "3.0")
-
-
-def test_a_fork_that_is_opened_whole_finds_a_change_in_its_base() -> None:
-    store = MemorySessions()
-    base = new_log(store)
-    base.append(user_message("one"))
-    base.append(user_message("and more"))
-    fork = base.fork(store, "f")
-    fork.append(user_message("in the fork"))
-    fork.close()
-    base.close()
-    assert reopened(store, "f").view.ids == ("1.0", "2.0", "4.0")
-    lines = b"".join(chunk for _, chunk in store.open("s").chunks())
-    store.replace("s", lines.replace(b"one", b"two"))
-    with pytest.raises(BadLog, match="event 2 does not continue the chain"):
-        Log.open(store, "f", FixedClock(1, 1), whole=True)
 
 
 def test_an_item_of_the_head_cannot_be_inserted_into_the_items() -> None:
