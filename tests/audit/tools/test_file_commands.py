@@ -33,7 +33,6 @@ def touches(line: str) -> str:
         ("cp a.py", ""),
         ("rm a.py", "remove:a.py"),
         ("rm -rf a.py build/ -- -x.py", "remove:a.py remove:build/"),
-        ("rm -f -- a.py", "remove:a.py"),
         ("rm *.pyc $f", ""),
         ("sudo rm /etc/a.conf", "remove:/etc/a.conf"),
         ("unlink a.py", "remove:a.py"),

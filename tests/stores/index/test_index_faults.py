@@ -49,6 +49,16 @@ def test_what_was_unreadable_is_known_until_it_is_mended(store: LockableSessions
     assert index.faults() == []
 
 
+def test_lines_that_do_not_continue_what_was_read_before_are_a_fault(store: LockableSessions, index: SqliteIndex) -> None:
+    write(store, "one", "word")
+    index.refresh()
+    at = store.stat("one").size
+    store.open("one", write=True).append(log_of(said("another"), seq=2, prev="0" * 64))
+    index.refresh()
+    why = f"event 2 does not continue the chain: it or the event before was changed; see `pal verify` (byte {at})"
+    assert index.faults() == [("memory:one", why)]
+
+
 @pytest.mark.parametrize("known", [False, True])
 def test_a_log_that_cannot_be_opened_is_read_once_it_can_be(store: LockableSessions, index: SqliteIndex, *, known: bool) -> None:
     write(store, "one", "word")

@@ -117,6 +117,15 @@ def test_history_lists_a_chain_newest_first_and_is_found_by_old_words(pal: Pal, 
     assert shown.count("  was ") == 2
 
 
+def test_summaries_of_sessions_are_found_as_files_unless_only_notes_of_the_user_are_asked_for(pal: Pal, tmp_path: Path) -> None:
+    summary = pal.home.folder / "memory" / "memories_v2" / "rollout_summaries" / "moving.md"
+    summary.parent.mkdir(parents=True)
+    summary.write_text("# Moving the shop\n\nThe shop moved to the harbour.\n")
+    (found,) = search(pal, tmp_path, "harbour")
+    assert (found["note"], found["status"]) == (str(summary), "summary")
+    assert search(pal, tmp_path, "harbour", "--scope", "user", code=1) == []
+
+
 def test_nothing_found_is_exit_code_1(pal: Pal, tmp_path: Path) -> None:
     result = pal("memory", "search", "nothing", "--cwd", str(tmp_path))
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", "nothing found\n")
