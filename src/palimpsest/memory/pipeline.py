@@ -245,12 +245,16 @@ class JobStatus(Struct, frozen=True):
 
 
 class ScopeStatus(Struct, frozen=True):
-    """A folder of notes: active ones, those that wait in quarantine for a person, files that are no notes and so in no index."""
+    """A folder of notes: active ones, those that wait in quarantine for a person, files that are no notes and so in no index.
+
+    `history_problem` is empty, and there for scripts that read what version 0.2 printed.
+    """
 
     scope: str
     notes: int
     quarantine: int
     unreadable: int
+    history_problem: str = ""
 
 
 class PipelineStatus(Struct, frozen=True):

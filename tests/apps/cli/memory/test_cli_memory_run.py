@@ -155,7 +155,7 @@ def test_the_status_names_quarantine_files_that_are_no_notes_and_sessions_withou
     (text,) = [path.read_text() for path in (folder / "notes").glob("user_likes*.md")]
     (folder / "quarantine" / "user_held.md").write_text(text.replace("user_likes_tea", "user_held").replace("stated", "quarantined"))
     (scope,) = filled.json("memory", "status")["scopes"]
-    assert scope == {"scope": "user", "notes": 1, "quarantine": 1, "unreadable": 1}
+    assert scope == {"scope": "user", "notes": 1, "quarantine": 1, "unreadable": 1, "history_problem": ""}
     assert filled.json("memory", "status")["unindexed"] == 3
     lines = filled("memory", "status").stdout.splitlines()
     assert lines[3:6] == [
