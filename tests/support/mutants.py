@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(__file__).with_suffix(".json")
 NUMBER, SEED, KINDS = 60, 31, ("comparison", "dropped", "swapped")
 # Seconds for the tests of one mutant, and for a single test: one that takes longer hangs.
-SECONDS, TEST_SECONDS = 100, 60
+SECONDS, TEST_SECONDS = 180, 60
 # Folders with the tests of a room, beside those of its own name.
 FOLDERS = {
     "peers": {"profiles", "policies"},
@@ -140,7 +140,8 @@ class Copy:
     """A copy of the tree with a Python of its own, in which one statement at a time is another one."""
 
     def __init__(self, folder: Path) -> None:
-        self.root, self.mark, self.python = folder / "tree", folder / "reached", folder / "python" / "bin" / "python"
+        self.root, self.mark, self.python = folder / "tree", folder / "t" / "reached", folder / "python" / "bin" / "python"
+        self.mark.parent.mkdir()
         listed = subprocess.run(("git", "ls-files", "-z"), cwd=ROOT, capture_output=True, check=True).stdout
         for name in (os.fsdecode(each) for each in listed.split(b"\0") if each and (ROOT / os.fsdecode(each)).is_file()):
             (self.root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -174,7 +175,8 @@ class Copy:
         options += ["-o", f"faulthandler_timeout={TEST_SECONDS}", "-o", "faulthandler_exit_on_timeout=true"]
         with tempfile.TemporaryFile("w+") as out:
             command = (str(self.python), "-m", "pytest", *options, *tests)
-            run = subprocess.Popen(command, cwd=self.root, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+            here = {**os.environ, "TMPDIR": str(self.mark.parent)}
+            run = subprocess.Popen(command, cwd=self.root, env=here, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
             try:
                 code = run.wait(seconds)
             except subprocess.TimeoutExpired:
@@ -192,10 +194,9 @@ def _tests(place: Place) -> list[str]:
     """The files of tests that may reach a place: first those that name its function, its class, its module or its room."""
     folders = FOLDERS.get(place.room, set()) | {place.room}
     names, found = place.function.split("."), []
-    words = [re.compile(rf"\b{re.escape(name.strip('_'))}\b") for name in names]
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         text, here = path.read_text(encoding="utf-8"), path.relative_to(ROOT).as_posix()
-        points = 8 * (f"{place.module} import" in text) + sum(5 for word in words if word.search(text))
+        points = 8 * (f"{place.module} import" in text) + sum(5 for name in names if re.search(rf"\b{name.strip('_')}\b", text))
         points += 5 * bool(folders & set(path.parent.parts)) + 3 * any(name in path.stem for name in (place.file.stem, *names))
         found += [(-points, here)] if points > 4 and not here.startswith(("tests/live/", "tests/real/")) else []
     return [here for _, here in sorted(found)]
@@ -231,8 +232,7 @@ def main(command: str, *which: str) -> None:
         _make(places)
     mutants: list[dict[str, Any]] = (data := json.loads(DATA.read_text(encoding="utf-8")))["mutants"]
     found = {number: place for number, mutant in enumerate(mutants) if (place := _find(mutant, places))}
-    lost = [f"{number}: no single place for {mutant}" for number, mutant in enumerate(mutants) if number not in found]
-    print(*lost, sep="\n", end="\n" * bool(lost))
+    lost = [f"{number}: no single place for {mutant}\n" for number, mutant in enumerate(mutants) if number not in found]
     if command == "run":
         new = [str(number) for number, mutant in enumerate(mutants) if which or not {"killed_by", "survived"} & set(mutant)]
         with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
@@ -241,7 +241,7 @@ def main(command: str, *which: str) -> None:
                 _run(copy, mutants[number], found[number])
                 DATA.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
                 print(number, found[number].module, found[number].function, mutants[number].get("killed_by", "survived"), flush=True)
-    print(f"{len(mutants)} mutants, {sum('killed_by' in each for each in mutants)} killed")
+    print(f"{''.join(lost)}{len(mutants)} mutants, {sum('killed_by' in each for each in mutants)} killed")
     sys.exit(bool(lost))
 
 
