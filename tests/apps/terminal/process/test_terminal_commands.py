@@ -37,6 +37,8 @@ def folded(room: Callable[..., Room]) -> Iterator[tuple[Room, PtyScreen, str]]:
 def leave_list(screen: PtyScreen) -> None:
     """Close the list that is open; right after a choice it may not be there yet."""
     screen.wait_for("(type to filter")
+    # A line that is shown above takes the list off the screen for a moment.
+    screen.wait_until_quiet()
     title = next(line for line in reversed(screen.lines()) if "(type to filter" in line)
     screen.press("esc")
     screen.wait_for(lambda: title not in screen.lines())
