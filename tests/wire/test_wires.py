@@ -11,10 +11,9 @@ from palimpsest.stores.in_memory import MemoryBlobs
 from palimpsest.wire.encode import card_on_wire, encode
 from palimpsest.wire.models import WireName, card
 from palimpsest.wire.request import LONGEST_NAME
-from palimpsest.wire.rules import check_request
-from palimpsest.wire.wires import WIRES, wire_called
+from palimpsest.wire.wires import WIRES, check_request, wire_called
 
-VIEW = View(head=(Item("0.0", "system", Text("Be brief.", "system")),), items=(Item("1.0", "user", Text("hi")),))
+VIEW = View(head=(Item("0.0", "context", Text("Be brief.", "system")),), items=(Item("1.0", "user", Text("hi")),))
 
 
 def test_every_wire_has_a_row_under_its_name() -> None:

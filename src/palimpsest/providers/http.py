@@ -178,7 +178,7 @@ _DURATION = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m(?!s)
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _ANTHROPIC = "anthropic-ratelimit-"
 _OPENAI = "x-ratelimit-"
-_CODEX = "x-codex-"
+_USED = "x-codex-"
 _MOST_LIMITS = 12
 
 
@@ -234,11 +234,11 @@ def _limits(headers: Mapping[str, str], now: float) -> Iterator[RateLimit]:
     clock = _date(headers.get("date", ""))
     clock = now if clock is None else clock
     for name in ("primary", "secondary"):
-        used, reset = _number(headers.get(f"{_CODEX}{name}-used-percent", "")), _number(headers.get(f"{_CODEX}{name}-reset-at", ""))
+        used, reset = _number(headers.get(f"{_USED}{name}-used-percent", "")), _number(headers.get(f"{_USED}{name}-reset-at", ""))
         if used is not None:
             minutes, reset = (
-                _number(headers.get(f"{_CODEX}{name}-window-minutes", "")),
-                _number(headers.get(f"{_CODEX}{name}-reset-at", "")),
+                _number(headers.get(f"{_USED}{name}-window-minutes", "")),
+                _number(headers.get(f"{_USED}{name}-reset-at", "")),
             )
             yield RateLimit(name, used, None if reset is None else int(reset), None if minutes is None else int(minutes))
     for header, value in headers.items():

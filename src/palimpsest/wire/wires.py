@@ -1,18 +1,20 @@
 """The table of the wires: where each is served, how its requests are written and its replies read, and what else differs between them."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from palimpsest.core.deltas import Delta
+from palimpsest.core.errors import WireError
 from palimpsest.core.events import ModelReplied
 from palimpsest.wire.anthropic import AnthropicWire, MessageAssembler, anthropic_fields, decode_message
 from palimpsest.wire.chat import ChatWire, ChunkAssembler, chat_fields, decode_completion
 from palimpsest.wire.encoding import Fields, WireEncoder
-from palimpsest.wire.json_reading import Json
+from palimpsest.wire.json_reading import Json, parse, table_at, tables_at, text
 from palimpsest.wire.media import Fetch
 from palimpsest.wire.models import ModelCard, WireName
-from palimpsest.wire.request import Params, Tool
+from palimpsest.wire.request import LONGEST_NAME, Params, Tool
 from palimpsest.wire.responses import ResponseAssembler, ResponsesWire, decode_response_object, responses_fields
 from palimpsest.wire.rules import anthropic_violations, chat_violations, responses_violations
 
@@ -164,3 +166,35 @@ WIRES: Final[Mapping[WireName, Wire]] = {
 def wire_called(name: str) -> Wire | None:
     """The wire of that name, which a log of another version may name; `None` if there is none."""
     return next((wire for wire in WIRES.values() if wire.name == name), None)
+
+
+_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]+")
+
+
+def check_request(wire: WireName, body: bytes) -> tuple[str, ...]:
+    """The violations that the provider would reject the body for, one line each; empty if it is valid."""
+    try:
+        request = parse(body, wire)
+    except WireError as error:
+        return (f"body: {error.message}",)
+    return (*_shared(request, wire), *WIRES[wire].violations(request))
+
+
+def _shared(request: Json, wire: WireName) -> Iterator[str]:
+    if not text(request, "model"):
+        yield "model: missing"
+    names = [name for tool in tables_at(request, "tools") if (name := _tool_name(tool))]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield f"tools: the name {name!r} is taken twice"
+    for name in names:
+        if not _TOOL_NAME.fullmatch(name):
+            yield f"tools: the name {name!r} has letters that are not allowed"
+        if len(name) > LONGEST_NAME[wire]:
+            yield f"tools: the name {name!r} is longer than {LONGEST_NAME[wire]} letters"
+    wanted = _tool_name(table_at(request, "tool_choice"))
+    if wanted and wanted not in names:
+        yield f"tool_choice: no tool is named {wanted!r}"
+
+
+def _tool_name(tool: Json) -> str:
+    return text(tool, "name") or text(table_at(tool, "function"), "name") or text(table_at(tool, "custom"), "name")
