@@ -21,7 +21,7 @@ from palimpsest.core.view import EMPTY_VIEW
 from palimpsest.stores.home import Home
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models import card
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 
 @pytest.fixture
