@@ -648,6 +648,14 @@ class Tariff(Value, frozen=True):
             usage.output * prices.output / _PER,
         )
 
+    def usd(self, input_tokens: float) -> float:
+        """Dollars of an amount in input tokens, the unit in which edits are weighed."""
+        return input_tokens * self.prices.input / _PER
+
+    def input_tokens(self, usd: float) -> float:
+        """How many input tokens cost so many dollars. Raises `ZeroDivisionError` for a free model."""
+        return usd * _PER / self.prices.input
+
 
 def cost(usage: Usage, model: ModelCard | Prices) -> Cost | None:
     """The cost of one call at the newest prices of a model; `None` if they are not known."""

@@ -69,7 +69,7 @@ def test_a_limit_in_dollars_is_refused_before_anything_is_made_if_no_price_is_kn
 def test_a_limit_in_dollars_is_refused_if_requests_ask_for_a_tier_of_unknown_price(tier: str) -> None:
     home, way = Home.in_memory(), profile("codex", {"service_tier": tier})
     if tier == "standard":
-        assert Agent("gpt-5.5", profile=way, home=home, provider=Scripted(), limits=Limits(usd=2)).limits.usd == 2
+        assert Agent("gpt-5.5", profile=way, home=home, provider=Scripted(), limits=Limits(usd=2)).parts.limits.usd == 2
         return
     with pytest.raises(BadInput, match=r"the limit of \$2 cannot be kept, because no price is known for the tier, .* ask for the standard"):
         Agent("gpt-5.5", profile=way, home=home, provider=Scripted(), limits=Limits(usd=2))
