@@ -186,7 +186,12 @@ def bill_line(bill: GatewayBill) -> str:
         return "pal gateway: no request was recorded"
     if bill.usd is None:
         return f"pal gateway: {counted(bill.requests, 'request')}, cost unknown: no price of the model or no usage was told"
-    without = f"{dollars(bill.usd_without)}{_share(bill.usd, bill.usd_without)}"
+    if bill.unknown_without:
+        # The other requests have the second number alone, so that both have no share.
+        begun = f"not known for {counted(bill.unknown_without, 'request')}, whose conversation was gone on with outside of the gateway"
+        without = f"{dollars(bill.usd_without)}, {begun}" if bill.usd_without else begun
+    else:
+        without = f"{dollars(bill.usd_without)}{_share(bill.usd, bill.usd_without)}"
     unpriced = f"; the price of {counted(bill.unpriced, 'request')} more is not known" if bill.unpriced else ""
     priced = counted(bill.requests - bill.unpriced, "request")
     return f"pal gateway: {priced}, {dollars(bill.usd)}; sent directly the same would have cost {without}{unpriced}{_reasoning(bill)}"

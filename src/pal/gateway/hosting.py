@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import pairwise
+from math import inf
 from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
 import msgspec
@@ -24,7 +24,7 @@ from pal.gateway.thinking import (
     thinking_records,
 )
 from palimpsest.agent.jobs import job_situation
-from palimpsest.audit.cache import FIVE_MINUTES_MS, HOUR_MS, IDLE_MS, Breakpoint
+from palimpsest.audit.cache import HOUR_MS, Breakpoint
 from palimpsest.audit.prices import KEEP_ALIVE
 from palimpsest.audit.two_bills import (
     UNKNOWN_CALL,
@@ -35,7 +35,6 @@ from palimpsest.audit.two_bills import (
     LedgerCall,
     PricedCall,
     TwoBills,
-    UnseenLists,
     newest_bill,
     newest_calls,
 )
@@ -54,7 +53,7 @@ from palimpsest.core.events import (
     UserSaid,
     ViewEdited,
 )
-from palimpsest.core.items import Mask, ReasoningLost, Text
+from palimpsest.core.items import Edit, Fold, Insert, Mask, ReasoningLost, Text, Unmask, seq_of
 from palimpsest.core.ledger import is_measured, job_purpose, priced_apart
 from palimpsest.core.plans import Edits
 from palimpsest.core.text import counted
@@ -83,8 +82,8 @@ _MOST_HELD: Final = 4
 _encode = msgspec.json.encode
 _DROPPED: Final = "thinking_dropped"
 _PREFIX_REASON: Final = "prefix_binding_mismatch"
-# Roles of those who ask; whatever else stands in a list is of a reply, or answers one.
-_ASKING: Final = frozenset({"user", "system", "developer"})
+# Roles of those who are not the model.
+_ASKING: Final = frozenset({"user", "system", "developer", "tool"})
 
 
 class Exchange(NamedTuple):
@@ -148,10 +147,10 @@ class RecordedConversation:
         self._undos = UndoQueue(home.folder, conversation.id)
         self._reader = RequestReader()
         self._bills, self._calls = TwoBills(self._card), CallRecorder()
-        self._unseen: UnseenLists | None = None
-        # The blocks at which requests of the first list ended that were sent before.
-        self._earlier: tuple[int, ...] = ()
-        self._is_first = True
+        # Whether what the same requests would have cost directly cannot be known: lists that were never seen may be cached.
+        self._is_unknown = self.bill.unknown_without > 0
+        # The newest event with messages of which the provider may hold other continuations, which were never seen.
+        self._unseen = -1
         for record in newest_calls(session.log):
             self._bills.add(*self._calls.restored(record))
             self._bills.unsure, self._unseen = record.unsure, record.unseen
@@ -187,11 +186,12 @@ class RecordedConversation:
         session.params = replace(session.params, extra=Raw(msgspec.json.encode(apart)) if apart else NULL)
         self._followed = None
         self._reading = Exchange(given, given.messages, body, 0, lifetime)
-        if self._is_first:
-            self._is_first = False
-            self._begin(given)
         learned = None if self._thinking is None else self._thinking.learn(given)
         messages = self.conversation.follow(given.messages, tools=given.tools, system=self._steady_system(given))
+        if self._has_unseen_replies(given):
+            # Behind an edit the provider may hold what was sent without us, and here that is not cached.
+            self._unseen = session.log.tip
+            self._is_unknown = self._is_unknown or messages is not given.messages
         if learned is not None:
             session.log.append(learned.noted())
         if self._needs_title:
@@ -248,16 +248,18 @@ class RecordedConversation:
 
         It may be sent if that makes it cheaper, or if what it costs more is within what may be lost. The price of an edit is a small
         difference of large sizes, so that they are those which the provider has reported, and what they may be off by is added. Before the
-        first report nothing is known of what is cached, unless nothing can be; nor is it of lists that were sent before this was followed.
+        first report nothing is known of what is cached, unless nothing can be. What lists that were never seen begin with stays as it is:
+        whatever the provider holds of them is then found with our edits as without them.
         """
         followed, bills, now = self._followed, self._bills, self._clock.now()
-        if followed is None or not (bills.has_reports or self._is_cold()):
+        if followed is None or not (bills.has_reports or self._is_cold()) or self._is_unknown:
             return ()
-        if self._may_hide_unseen(now) and not bills.goes_on(self._blocks.of(followed.given, followed.given.messages)):
+        if self._unseen >= 0 and not bills.is_steady(self._blocks.of(followed.given, followed.given.messages)):
             return ()
+        edits = tuple(edit for edit in edits if _oldest(edit) > self._unseen)
         unedited = self._tried(followed, followed.messages)
         sent_unedited = self._with_anchor(followed, unedited)
-        before, limit = bills.cost_unedited(sent_unedited, now), self._limit(followed, now)
+        before, limit = bills.cost_sent(sent_unedited, now), self._limit(followed, now)
         whole: _TriedRequest | None = None
         places: Sequence[int] = ()
         for kept in _newest_halves(edits):
@@ -275,33 +277,18 @@ class RecordedConversation:
                 return kept
         return ()
 
-    def _begin(self, given: GivenRequest) -> None:
-        """Find out with the first list whether the provider may hold others that were not seen."""
-        blocks = self._blocks.of(given, given.messages)
-        if self._bills.goes_on(blocks) or all(text(each, "role") in _ASKING for each in given.messages if is_json(each)):
-            return
-        is_long = any(point.long for point in blocks.breakpoints)
-        life = IDLE_MS if self._card.cache == "automatic" else HOUR_MS if is_long else FIVE_MINUTES_MS
-        self._unseen = UnseenLists(len(given.messages), self._clock.now() + life, not self.bill.requests)
-        asked = [text(each, "role") in _ASKING for each in given.messages if is_json(each)]
-        if len(asked) == len(blocks.starts):
-            ends = zip(blocks.starts[1:], pairwise(asked), strict=True)
-            self._earlier = tuple(start - 1 for start, (one, other) in ends if one and not other)
-
-    def _may_hide_unseen(self, now: int) -> bool:
-        """Whether a list that does not go on from a known one may be cached all the same, or may seem not to be."""
-        return self._unseen is not None and (now < self._unseen.until or not self._bills.has_foreseen)
-
-    def _may_be_unseen(self, now: int, shared: int) -> bool:
-        """Whether the provider may hold a list that was not seen and has no more than so many messages of those that were."""
-        return self._unseen is not None and shared < self._unseen.messages and now < self._unseen.until
+    def _has_unseen_replies(self, given: GivenRequest) -> bool:
+        """Whether a list has replies that were given to none of the lists before, so that it was begun or gone on with elsewhere."""
+        request, roles = self._blocks.of(given, given.messages), [text(each, "role") if is_json(each) else "" for each in given.messages]
+        ends = (*request.starts[1:], len(request.blocks))
+        known = [self._bills.has_seen(request.blocks[start:end]) for start, end in zip(request.starts, ends, strict=True)]
+        new = [at for at, role in enumerate(roles) if role not in _ASKING and not known[at]]
+        return bool(new) and not (any(known[: new[0]]) and _ASKING.isdisjoint(roles[new[0] : new[-1]]))
 
     def _cheapest(self, ways: Sequence[Sequence[Sequence[Any]]], shared: int) -> tuple[int, int]:
         """The way in which the list goes on after the client went back, and the number of its list that is sent.
 
-        Of a way that is the list with the most edits that costs no more than the cheapest, or what may be lost. A list that may be cached
-        unseen is cached as its client has it, and so is what it shares with the first list, so that it is sent like that. Where that list
-        had edits, which is so after a restart, it is if that may be lost.
+        Of a way that is the list with the most edits that costs no more than the cheapest, or what may be lost.
         """
         reading, bills, now = self._reading, self._bills, self._clock.now()
         if reading is None or self.mode == "watch" or not bills.has_reports:
@@ -310,10 +297,8 @@ class RecordedConversation:
         chosen: list[tuple[float, int, int]] = []
         for way, lists in enumerate(ways):
             requests = [self._with_anchor(reading, self._tried(reading, messages)) for messages in lists]
-            costs = [bills.cost_unedited(requests[0], now), *(bills.cost_sent(request, now) for request in requests[1:])]
+            costs = [bills.cost_sent(request, now) for request in requests]
             least = min(costs)
-            if self._unseen is not None and self._may_be_unseen(now, shared) and (self._unseen.is_begun or costs[0] <= limit):
-                return way, 0
             cheapest = requests[costs.index(least)]
             fits = (n for n, cost in enumerate(costs) if cost <= least or cost + bills.doubt(cheapest, requests[n], now) <= limit)
             number = max(fits)
@@ -454,12 +439,11 @@ class RecordedConversation:
         given = self._blocks.of(exchange.given, exchange.given.messages)
         is_same = sent_as_given or (exchange.messages is exchange.given.messages and not exchange.lifetime)
         sent = given if is_same else self._blocks_of(exchange)
-        billed = LedgerCall(given, sent, decoded.usage, self._clock.now(), self._earlier)
-        call, self._earlier = self._bills.add(*billed).with_more(self._usd_beside(decoded)), ()
-        return self._billed(
-            replace(call, reasoning_lost=lost, recoveries=int(exchange.is_recovered)),
-            self._calls.record(billed, self._unseen, self._bills.unsure),
-        )
+        billed = LedgerCall(given, sent, decoded.usage, self._clock.now())
+        call = self._bills.add(*billed).with_more(self._usd_beside(decoded))
+        call = replace(call, reasoning_lost=lost, recoveries=int(exchange.is_recovered))
+        record = self._calls.record(billed, self._unseen, self._bills.unsure)
+        return self._billed(replace(call, usd_without=None) if self._is_unknown else call, record)
 
     def unanswered(self, why: str) -> None:
         """Record that the provider refused the last request, or could not be reached: that costs nothing."""
@@ -468,7 +452,8 @@ class RecordedConversation:
             log.append(Failed("call", "provider", why, call=log.open_call))
 
     def _billed(self, call: PricedCall, record: CallRecord | None = None) -> PricedCall:
-        self.bill = self.bill.plus(call)
+        bill = self.bill.plus(call)
+        self.bill = replace(bill, usd_without=None) if bill.unknown_without else bill
         self.conversation.session.log.append(self.bill.noted(record))
         return call
 
@@ -610,6 +595,17 @@ class RecordedConversation:
                 self.conversation.undo(undo.event, edits=undo.edits, why=undo.why)
             except PalimpsestError as error:
                 self.note("undo", error.kind, error.message)
+
+
+def _oldest(edit: Edit) -> float:
+    """The event of the oldest item that an edit changes; nothing comes after an insert at the end."""
+    match edit:
+        case Mask(ids=ids) | Unmask(ids=ids):
+            return min(map(seq_of, ids), default=inf)
+        case Fold(first=first):
+            return seq_of(first)
+        case Insert(before=before):
+            return seq_of(before) if before else inf
 
 
 def _newest_halves(edits: Edits) -> Iterator[Edits]:

@@ -108,7 +108,8 @@ class GatewayBill(Value, frozen=True):
     """The bill of a session so far: dollars as they were, and as they would have been without the gateway; tokens of all prompts.
 
     `unpriced` requests are in neither of the dollars, because no price of their model is known, or not what they used. Without others
-    these are `None`.
+    these are `None`. What `unknown_without` of the others would have cost without the gateway is not known, and not in the second number,
+    which is `None` for a conversation that has one of them: the provider may have held lists of it that were never seen.
     `reasoning_lost` is the thinking that edits have made unusable; what it costs to think it again is in neither of the dollars.
     """
 
@@ -121,15 +122,18 @@ class GatewayBill(Value, frozen=True):
     unpriced: int = 0
     reasoning_lost: ReasoningLost = ReasoningLost()
     recoveries: int = 0
+    unknown_without: int = 0
 
     def plus(self, call: PricedCall) -> Self:
         """Return the bill after another call."""
-        usd, without, unpriced = self.usd, self.usd_without, self.unpriced
-        if call.usd is None or call.usd_without is None:
+        usd, without, unpriced, unknown = self.usd, self.usd_without, self.unpriced, self.unknown_without
+        if call.usd is None:
             unpriced += 1
             usd, without = (None, None) if unpriced > self.requests else (usd, without)
         else:
-            usd, without = (usd or 0.0) + call.usd, (without or 0.0) + call.usd_without
+            usd = (usd or 0.0) + call.usd
+            unknown += call.usd_without is None
+            without = without if call.usd_without is None else (without or 0.0) + call.usd_without
         one, other = self.reasoning_lost, call.reasoning_lost
         tokens = None if one.tokens is None or other.tokens is None else one.tokens + other.tokens
         return replace(
@@ -142,6 +146,7 @@ class GatewayBill(Value, frozen=True):
             unpriced=unpriced,
             reasoning_lost=ReasoningLost(one.blocks + other.blocks, tokens),
             recoveries=self.recoveries + call.recoveries,
+            unknown_without=unknown,
         )
 
     def with_read(self, usd: float | None) -> Self:
@@ -185,45 +190,29 @@ class _ListRecord(Value, frozen=True):
         return BilledRequest(blocks, list(self.breakpoints), starts, self.tools)
 
 
-class UnseenLists(Value, frozen=True):
-    """Lists that the provider may hold until a time in milliseconds, and that were never seen.
-
-    They share at most so many messages with those that were. `is_begun` says that nothing of the conversation was seen before.
-    """
-
-    messages: int
-    until: int
-    is_begun: bool
-
-
 class CallRecord(Value, frozen=True):
     """A call as a log has it: its time in milliseconds, the reported usage, and both lists; `sent` is `None` if it is the given one.
 
-    `earlier` is that of `LedgerCall`. `begins` says that its lists are whole. `unsure` are the dollars that the second bill may be
-    too large by after this call, because the sizes of what is hidden are not exact.
+    `begins` says that its lists are whole. `unseen` is the newest event of the log with messages of lists that were never seen. `unsure`
+    are the dollars that the second bill may be too large by after this call, because the sizes of what is hidden are not exact.
     """
 
     at: int
     usage: Usage
     given: _ListRecord
     sent: _ListRecord | None = None
-    earlier: tuple[int, ...] = ()
     begins: bool = False
-    unseen: UnseenLists | None = None
+    unseen: int = -1
     unsure: float = 0.0
 
 
 class LedgerCall(NamedTuple):
-    """A call of which both bills are made, at a time in milliseconds.
-
-    `earlier` are the last blocks of requests of its list that were sent without the gateway: its client has marked those, too.
-    """
+    """A call of which both bills are made, at a time in milliseconds."""
 
     given: BilledRequest
     sent: BilledRequest
     usage: Usage
     at: int
-    earlier: tuple[int, ...] = ()
 
 
 _NO_REQUEST: Final = BilledRequest((), (), ())
@@ -236,7 +225,7 @@ class CallRecorder:
         self._given = self._sent = _NO_REQUEST
         self._count = 0
 
-    def record(self, call: LedgerCall, unseen: UnseenLists | None, unsure: float) -> CallRecord:
+    def record(self, call: LedgerCall, unseen: int, unsure: float) -> CallRecord:
         """Return the record of the next call."""
         begins = self._count % _WHOLE_EVERY == 0
         self._count += 1
@@ -246,7 +235,7 @@ class CallRecorder:
         is_same = call.sent == call.given
         sent = None if is_same else _ListRecord.of(call.sent, [*self._sent.blocks, *call.given.blocks], self._sent)
         self._given, self._sent = call.given, call.sent
-        return CallRecord(call.at, call.usage, given, sent, call.earlier, begins, unseen, unsure)
+        return CallRecord(call.at, call.usage, given, sent, begins, unseen, unsure)
 
     def restored(self, record: CallRecord) -> LedgerCall:
         """Return the call of the next record."""
@@ -255,7 +244,7 @@ class CallRecorder:
         given = record.given.restored(self._given.blocks, self._given)
         sent = given if record.sent is None else record.sent.restored([*self._sent.blocks, *given.blocks], self._sent)
         self._given, self._sent = given, sent
-        return LedgerCall(given, sent, record.usage, record.at, record.earlier)
+        return LedgerCall(given, sent, record.usage, record.at)
 
 
 def _lengths(request: BilledRequest) -> list[int]:
@@ -379,22 +368,24 @@ class TwoBills:
         # Whether what enters an automatic cache is reported as written; some servers report it as input, whatever the price of a write.
         self._reports_writes = True
         self._sizes = MeasuredSizes()
-        self._given, self._sent, self._likely = self._caches()
+        self._given, self._sent = self._caches()
         self.ignored: frozenset[int] = frozenset()
+        # The digests of all blocks that were given.
+        self._seen: set[str] = set()
         # Whether anything was ever sent otherwise than it was given.
         self._differ = False
         # The newest requests as they were given and as they were sent, with their times.
         self._past: deque[LedgerCall] = deque(maxlen=MOST_PROMPTS)
         # The dollars that the second bill may be too large by, because the sizes of what is hidden are not exact.
         self.unsure = 0.0
-        # Whether the provider has read once what was to be read: it looks at no line that changes with each request and is not known.
-        self.has_foreseen = False
+        # Whether the provider has read messages once that were to be read: it looks at no line that always changes and is not known.
+        self._has_foreseen = False
         self._reports = 0
         self._has_read = False
 
-    def _caches(self) -> tuple[_SimulatedCache, _SimulatedCache, _SimulatedCache | None]:
-        """Empty caches: of what is given, of what is sent, and of that too with what was likely cached before the first call."""
-        return _SimulatedCache(self._card), _SimulatedCache(self._card), None
+    def _caches(self) -> tuple[_SimulatedCache, _SimulatedCache]:
+        """Empty caches: of what is given, and of what is sent."""
+        return _SimulatedCache(self._card), _SimulatedCache(self._card)
 
     @property
     def has_reports(self) -> bool:
@@ -405,16 +396,26 @@ class TwoBills:
         """
         return self._reports >= (_REPORTS_WITH_READ if self._has_read else _REPORTS_WITHOUT_READ)
 
-    def goes_on(self, given: BilledRequest) -> bool:
-        """Whether a request goes on from one of the newest as they were given."""
-        digests = [digest for digest, _ in self._named(given).blocks]
-        known = ([digest for digest, _ in self._named(older.given).blocks] for older in self._past)
-        return any(digests[: len(older)] == older for older in known)
+    def is_steady(self, given: BilledRequest) -> bool:
+        """Whether messages were read as they were to be, and all the newest requests have the tools and system prompt of this one.
 
-    def add(self, given: BilledRequest, sent: BilledRequest, usage: Usage, now: int, earlier: tuple[int, ...] = ()) -> PricedCall:
-        """Bill one call at time `now`, in milliseconds, with the usage that the provider reported; `earlier` as in `LedgerCall`."""
-        call = LedgerCall(given, sent, usage, now, earlier)
+        Else the same messages may be cached behind others, where an edit loses more than the next request shows.
+        """
+        head = self._head(given)
+        return self._has_foreseen and all(self._head(call.given) == head for call in self._past)
+
+    def _head(self, request: BilledRequest) -> list[str]:
+        return [digest for digest, _ in self._named(request).blocks[: request.heads]]
+
+    def has_seen(self, blocks: Iterable[Block]) -> bool:
+        """Whether all of some blocks were given before."""
+        return all(digest in self._seen for digest, _ in blocks)
+
+    def add(self, given: BilledRequest, sent: BilledRequest, usage: Usage, now: int) -> PricedCall:
+        """Bill one call at time `now`, in milliseconds, with the usage that the provider reported."""
+        call = LedgerCall(given, sent, usage, now)
         self._reports += 1
+        self._seen.update(digest for digest, _ in given.blocks)
         self._has_read = self._has_read or usage.cache_read > 0
         if self._is_automatic and (usage.cache_write or usage.input > self._card.cache_minimum + STEP_TOKENS):
             self._reports_writes = usage.cache_write > 0
@@ -440,17 +441,6 @@ class TwoBills:
         given, sent = self.sized(call.given), self.sized(call.sent)
         usage = self._given.take(given, call.at)
         self._sent.take(sent, call.at)
-        if self._likely is not None:
-            self._likely.take(sent, call.at)
-        # Of what was marked before, the provider may hold what ends within the part that it has read. The second bill is smaller by that,
-        # and a list costs less that is sent as it was given; no edit relies on it.
-        sums = self._given.prompt.sums
-        read = [block for block in call.earlier if sums[block] <= call.usage.cache_read]
-        if read and not self._is_automatic:
-            self._given.hold(given, read, call.at)
-            self._likely = _SimulatedCache(self._card)
-            self._likely.take(sent, call.at)
-            self._likely.hold(sent, read, call.at)
         return usage
 
     def _dollars(self, usage: Usage, now: int) -> float:
@@ -487,11 +477,6 @@ class TwoBills:
     def cost_sent(self, sized: BilledRequest, now: int) -> float:
         """The dollars that the prompt of a request would cost, with what the requests that were sent have cached."""
         return self._dollars(self._as_reported(self._sent.billed(sized, now)[1]), now)
-
-    def cost_unedited(self, sized: BilledRequest, now: int) -> float:
-        """As `cost_sent`, of a list without new edits: what its client has cached before is likely still cached."""
-        cache = self._sent if self._likely is None else self._likely
-        return min(self.cost_sent(sized, now), self._dollars(self._as_reported(cache.billed(sized, now)[1]), now))
 
     def cost_given(self, sized: BilledRequest, now: int) -> float:
         """The dollars that the prompt of a request would cost, if all requests had been sent as they were given."""
@@ -544,7 +529,7 @@ class TwoBills:
             ) + self._tolerance(usage):
                 return
             self.ignored |= {place - sent.tools}
-            self._given, self._sent, self._likely = self._caches()
+            self._given, self._sent = self._caches()
             for older in self._past:
                 self._take(older)
             self._sizes.learn(self._named(sent).blocks, usage.prompt, sent.heads)
@@ -586,9 +571,13 @@ class TwoBills:
         prompt, expected, _ = self._sent.billed(sent, now)
         read, tolerance = usage.cache_read, self._tolerance(usage)
         if not usage.prompt or abs(read - expected.cache_read) <= tolerance:
-            self.has_foreseen = self.has_foreseen or read > 0
+            self._has_foreseen = self._has_foreseen or read > (prompt.sums[sent.heads - 1] if sent.heads else 0)
             return
         block = _nearest(prompt.sums, read)
+        if read > expected.cache_read and not self._is_automatic:
+            # What was read ends where a breakpoint finds it.
+            found_at = filter(sent.finds, range(len(prompt.sums)))
+            block = min(found_at, key=lambda end: abs(prompt.sums[end] - read), default=block)
         same = shared_blocks(prompt.links, Prompt.of(given.blocks, self._given.prompt).links)
         # Behind the edits both lists have the same messages, counted from their ends.
         place = block if block < same else max(same - 1, block + len(given.blocks) - len(sent.blocks))

@@ -358,4 +358,8 @@ def test_the_bill_says_what_edits_cost_in_reasoning() -> None:
         f"{said}; edits cost 1 thinking block of 40 tokens, which are in neither number",
         f"{said}; edits cost 3 thinking blocks of unknown size, which are in neither number",
     ]
+    assert bill_line(replace(bill, unknown_without=2)) == (
+        "pal gateway: 3 requests, $1.00; sent directly the same would have cost $2.00, "
+        "not known for 2 requests, whose conversation was gone on with outside of the gateway"
+    )
     assert bill_line(replace(bill, recoveries=1)) == f"{said}; 1 request sent again without thinking"

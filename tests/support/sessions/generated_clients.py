@@ -23,7 +23,7 @@ from pal_lab.bench.live import (
 from palimpsest.core.items import Value
 from palimpsest.stores.home import Home
 from palimpsest.stores.in_memory import FixedClock
-from palimpsest.wire.models import WireName, card
+from palimpsest.wire.models import WireName, card, total_usd
 
 _FILES: Final = 9
 _WORDS: Final = (
@@ -52,7 +52,10 @@ class Worst(Value, frozen=True):
 
 
 class GeneratedRow(Value, frozen=True):
-    """One client: the true bills in dollars, and after any request the worst ratio of both and the largest share that was said wrongly."""
+    """One client: the true bills in dollars, and after any request the worst ratio of both and the largest share that was said wrongly.
+
+    After `unknown` requests it was said that what they would have cost directly is not known.
+    """
 
     client: str
     model: str
@@ -63,6 +66,7 @@ class GeneratedRow(Value, frozen=True):
     worst: Worst
     error: Worst
     edited: int
+    unknown: int = 0
 
 
 class _Client:
@@ -229,24 +233,27 @@ def row_of(
     writes: bool = False,
     begins: int = 1,
     restarts: Collection[int] = (),
+    has_title: bool = False,
+    elsewhere: Collection[int] = (),
 ) -> GeneratedRow:
     """Send requests through the record of a gateway, and compare its bills with those of caches of their own after each of them.
 
     `writes` says whether an automatic cache reports what enters it. Requests before number `begins` were sent without a gateway, and
-    before those of `restarts` it is started again.
+    before those of `restarts` it is started again. If it `has_title`, the first one that is sent through it is for a title.
+    Those of `elsewhere` are sent without it as well.
     """
     marked, clock = card(model).cache == "breakpoints", FixedClock(1_700_000_000_000)
     home = Home.in_memory(clock)
     wire: WireName = "anthropic" if marked else "chat"
     host, rates = ConversationHost(home, mode), rates_of(model)
     own, direct = (MarkedCache(), MarkedCache()) if marked else (PrefixCache(writes=writes), PrefixCache(writes=writes))
-    said: dict[str, tuple[float, float]] = {}
+    said: dict[str, tuple[float | None, float | None]] = {}
     worst, error = Worst(), Worst()
     paid = without = 0.0
-    edited = number = 0
-    for number, (made, body) in enumerate(requests, 1):
+    edited = number = unknown = 0
+    for number, (made, body) in _with_title(requests, begins if has_title else 0, marked=marked):
         clock.time += round(made.pause * 1_000)
-        if number < begins:
+        if number < begins or number in elsewhere:
             own.bill(body, clock.time / 1_000)
             direct.bill(body, clock.time / 1_000)
             continue
@@ -264,8 +271,23 @@ def row_of(
         without += rates.dollars(direct.bill(body, now)._replace(output=output))
         reply = stream_of(made.reply, tokens, number) if marked else completion_of(made.reply, tokens, number)
         found = host.observe(name.session, reply, "text/event-stream" if marked else "application/json", "planned")
-        said[found.session] = found.bill.usd or 0.0, found.bill.usd_without or 0.0
-        usd, usd_without = (sum(part) for part in zip(*said.values(), strict=True))
+        said[found.session] = found.bill.usd, found.bill.usd_without
+        usd, usd_without = map(total_usd, zip(*said.values(), strict=True))
         worst = worst.then(paid / without, number)
-        error = error.then(max(abs(usd / paid - 1), abs(usd_without / without - 1)), number)
-    return GeneratedRow(client, model, mode, number, paid, without, worst, error, edited)
+        unknown += usd_without is None
+        off = [abs(value / true - 1) for value, true in ((usd, paid), (usd_without, without)) if value is not None]
+        error = error.then(max(off), number)
+    return GeneratedRow(client, model, mode, number, paid, without, worst, error, edited, unknown)
+
+
+def _with_title(requests: Iterable[ClientRequest], at: int, *, marked: bool) -> Iterator[tuple[int, ClientRequest]]:
+    """Yield requests with their numbers, and before one of them a request for a title of the same conversation."""
+    for number, each in enumerate(requests, 1):
+        if number == at:
+            asked = "Give this conversation a title."
+            content = [{"type": "text", "text": asked, "cache_control": {"type": "ephemeral"}}] if marked else asked
+            heads = [] if marked else [message for message in each.body["messages"] if message["role"] == "system"]
+            said = {"role": "user", "content": content}
+            made = RecordedRequest([said], [{"type": "text", "text": "A title"}], 1.0)
+            yield number, ClientRequest(made, {**each.body, "messages": [*heads, said]})
+        yield number, each
