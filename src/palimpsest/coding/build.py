@@ -20,7 +20,7 @@ from palimpsest.agent.context import SourcedContext
 from palimpsest.agent.decision import Mode
 from palimpsest.agent.hook_commands import configured_hooks
 from palimpsest.agent.jobs import Jobs
-from palimpsest.agent.limits import Limits
+from palimpsest.agent.limits import Limits, price_of_limit
 from palimpsest.agent.processes import CommandEnvironment
 from palimpsest.agent.roles import narrower_mode
 from palimpsest.agent.session import Environment, Session
@@ -106,6 +106,7 @@ def coding_agent(
     config, root = settings.config, cwd.resolve()
     providers = RunProviders(settings, notify, keeps_open=True)
     model = _card(settings, recorded.model, cards, notify)
+    _check_limits(settings, model, cards)
     if asks_at_once:
         providers(model, "turn")
     profile = profile_of(settings, recorded.profile, os.environ)
@@ -154,6 +155,16 @@ def _with_retries(around: Environment, retries: int | None) -> Environment:
 
 def _user_file(home: AnyHome) -> Path | None:
     return None if home.folder is None else home.folder / FILE_NAME
+
+
+def _check_limits(settings: Settings, model: ModelCard, cards: tuple[ModelCard, ...]) -> None:
+    """Raise `BadInput` if sub-agents or jobs have a limit in dollars that cannot be kept, because the price of their model is not known."""
+    agents, jobs = settings.config.agents, settings.config.jobs
+    if agents.max_usd is not None:
+        price_of_limit(model, agents.max_usd, "limit tokens instead (agents.max_tokens)", "agents.max_usd")
+    asked = [*([recorded_card(model_of(jobs.model), cards)] if jobs.model else []), *([model] if jobs.keep_alive else [])]
+    for card_of_job in asked if jobs.max_usd is not None else ():
+        price_of_limit(card_of_job, jobs.max_usd or 0.0, "leave it out", "jobs.max_usd")
 
 
 def _card(settings: Settings, recorded: str, cards: tuple[ModelCard, ...], notify: Callable[[str], None]) -> ModelCard:

@@ -293,6 +293,25 @@ def test_what_comes_through_a_pipe_that_begins_to_flow_is_read_to_its_end(headle
     assert said.endswith("first second third")
 
 
+@pytest.mark.parametrize(
+    ("table", "asks", "instead"),
+    [
+        ("agents", "", "limit tokens instead (agents.max_tokens)"),
+        ("jobs", 'model = "openai-compatible/mine"', "leave it out"),
+        ("jobs", "keep_alive = true", "leave it out"),
+    ],
+)
+def test_a_limit_in_dollars_of_sub_agents_or_jobs_on_an_unknown_price_is_refused_at_the_start(
+    headless: Headless, table: str, asks: str, instead: str
+) -> None:
+    (headless.folder / "home").mkdir(exist_ok=True)
+    (headless.folder / "home" / "config.toml").write_text(f"[{table}]\nmax_usd = 1\n{asks}")
+    done = headless("-p", "hello", "--model", "openai-compatible/mine", replies=("hi",))
+    why = f"the limit of $1 cannot be kept, because no price is known for openai-compatible/mine; {instead}"
+    assert (done.returncode, why in done.stderr, f"{table}.max_usd" in done.stderr, done.stdout) == (2, True, True, "")
+    assert headless("sessions", "--json").stdout.strip() == "[]"
+
+
 def test_a_limit_in_dollars_on_an_unknown_price_is_refused_before_a_session_is_made_and_tokens_are_limited_instead(
     headless: Headless,
 ) -> None:
