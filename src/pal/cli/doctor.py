@@ -43,7 +43,7 @@ from palimpsest.exchange.importing import Cursors
 from palimpsest.exchange.secrets import FoundSecret, secrets_of
 from palimpsest.memory.store import LOG as MEMORY_LOG
 from palimpsest.stores.config_files import resolve
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.stores.repair import RepairReport, repair
 from palimpsest.stores.sessions import JsonlSessions
 from palimpsest.stores.shadow_git import borrowed_git
@@ -63,7 +63,7 @@ class Check(Struct, frozen=True):
     advice: str = ""
 
 
-def check_python(home: AnyHome) -> Check:
+def check_python(home: Home) -> Check:
     """Check the version of the interpreter."""
     message = f"{platform.python_implementation()} {platform.python_version()} on {platform.system()}"
     if sys.version_info < _OLDEST_PYTHON:
@@ -71,7 +71,7 @@ def check_python(home: AnyHome) -> Check:
     return Check("python", "ok", message)
 
 
-def check_packages(home: AnyHome) -> Check:
+def check_packages(home: Home) -> Check:
     """Check that required packages are installed."""
     found, missing = [], []
     for name in _PACKAGES:
@@ -84,9 +84,9 @@ def check_packages(home: AnyHome) -> Check:
     return Check("packages", "ok", ", ".join(found))
 
 
-def check_home(home: AnyHome) -> Check:
+def check_home(home: Home) -> Check:
     """Check that the home folder is writable, or can be created."""
-    folder = home.folder
+    folder = home.local_folder
     if folder is None:
         return Check("home", "ok", f"{home.name}, {counted(len(home.store.sessions()), 'session')}")
     if folder.exists() and not folder.is_dir():
@@ -99,11 +99,11 @@ def check_home(home: AnyHome) -> Check:
     return Check("home", "ok", f"{folder}, {counted(len(home.store.sessions()), 'session')}")
 
 
-def check_space(home: AnyHome) -> Check:
+def check_space(home: Home) -> Check:
     """Check the free space on the disk of the home folder."""
-    if home.folder is None:
+    if home.local_folder is None:
         return Check("disk", "ok", "not needed")
-    free = shutil.disk_usage(_existing_parent(home.folder)).free
+    free = shutil.disk_usage(_existing_parent(home.local_folder)).free
     message = f"{free / 1_000_000_000:,.1f} GB free"
     if free < _CRITICAL_BYTES:
         return Check("disk", "bad", message, "free some space: events that cannot be written stop a session")
@@ -112,7 +112,7 @@ def check_space(home: AnyHome) -> Check:
     return Check("disk", "ok", message)
 
 
-def check_sqlite(home: AnyHome) -> Check:
+def check_sqlite(home: Home) -> Check:
     """Check that SQLite has full-text search."""
     connection = sqlite3.connect(":memory:")
     try:
@@ -125,7 +125,7 @@ def check_sqlite(home: AnyHome) -> Check:
     return Check("sqlite", "ok", f"SQLite {sqlite3.sqlite_version} with FTS5")
 
 
-def check_index(home: AnyHome) -> Check:
+def check_index(home: Home) -> Check:
     """Check that the search index is readable and up to date."""
     if not home.has_index:
         return Check("index", "ok", "does not exist yet, created when needed")
@@ -136,7 +136,7 @@ def check_index(home: AnyHome) -> Check:
     return Check("index", "ok", f"{size:,} bytes, {'behind the logs (updated when needed)' if behind else 'up to date'}")
 
 
-def check_cards(home: AnyHome) -> Check:
+def check_cards(home: Home) -> Check:
     """Check that the user's own model cards are valid."""
     try:
         own = home.own_cards()
@@ -145,7 +145,7 @@ def check_cards(home: AnyHome) -> Check:
     return Check("cards", "ok", f"{len(own)} of your own, {len(home.cards())} in all")
 
 
-def check_rules(home: AnyHome) -> Check:
+def check_rules(home: Home) -> Check:
     """Check that each permission rule can be read, names a tool and can match something."""
     settings = resolve(config_path(home), working_folder(), os.environ)
     problems = [*map(str, settings.problems), *rule_problems(settings)]
@@ -171,11 +171,11 @@ _BLOCK_BYTES = 64 * 1024
 _LEFTOVER_PATTERNS = ("*.torn-*", "*.damaged-*", "*.mending", "*.checkpoint-new", ".*.new-*")
 
 
-def check_locks(home: AnyHome) -> Check:
+def check_locks(home: Home) -> Check:
     """Check for held locks, and for locks of deleted sessions."""
-    if home.folder is None:
+    if home.local_folder is None:
         return Check("locks", "ok", "not needed")
-    folder = home.folder / "sessions" / ".locks"
+    folder = home.local_folder / "sessions" / ".locks"
     sessions = set(home.store.sessions())
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     held = [holder for name in names if (holder := _holder(str(folder / name)))]
@@ -200,11 +200,11 @@ def _holder(path: str) -> str:
     return ""
 
 
-def check_remains(home: AnyHome) -> Check:
+def check_remains(home: Home) -> Check:
     """Check for files that crashes and repairs left."""
-    if home.folder is None:
+    if home.local_folder is None:
         return Check("remains", "ok", "no files were left by crashes or repairs")
-    folder = home.folder / "sessions"
+    folder = home.local_folder / "sessions"
     found = sorted(path.name for pattern in _LEFTOVER_PATTERNS for path in folder.glob(pattern))
     if found:
         return Check(
@@ -216,7 +216,7 @@ def check_remains(home: AnyHome) -> Check:
     return Check("remains", "ok", "no files were left by crashes or repairs")
 
 
-def check_logs(home: AnyHome) -> Check:
+def check_logs(home: Home) -> Check:
     """Check the first and last lines of the newest logs; `pal verify` reads them whole."""
     stats = sorted(home.store.stats(), key=lambda stat: -stat.changed)
     unreadable: list[str] = []
@@ -275,7 +275,7 @@ def _first_names(names: list[str]) -> str:
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def check_secrets(home: AnyHome) -> Check:
+def check_secrets(home: Home) -> Check:
     """Check for keys, tokens and passwords in imported sessions, by class and session; guesses are reported, but are no problem."""
     existing = set(home.store.sessions())
     kinds: Counter[str] = Counter()
@@ -295,7 +295,7 @@ def check_secrets(home: AnyHome) -> Check:
     return Check("secrets", "warn", message, advice)
 
 
-_CHECKS: tuple[Callable[[AnyHome], Check], ...] = (
+_CHECKS: tuple[Callable[[Home], Check], ...] = (
     check_python,
     check_packages,
     check_home,
@@ -344,7 +344,7 @@ def doctor(*, as_json: bool) -> None:
         click.get_current_context().exit(FINDINGS)
 
 
-def _run_checks(home: AnyHome) -> Iterator[Check]:
+def _run_checks(home: Home) -> Iterator[Check]:
     """Run each check; one that raises an error is a finding and does not stop the others."""
     for check in _CHECKS:
         try:
@@ -413,7 +413,7 @@ def _read_lines(path: Path) -> list[str]:
         raise BadInput(f"it cannot be read: {error.strerror or error}", where=str(path)) from error
 
 
-def notes_links(home: AnyHome) -> bool:
+def notes_links(home: Home) -> bool:
     """Return whether the user's setting `files.git_notes` is on."""
     return settings_of(home).config.files.git_notes
 
@@ -560,7 +560,7 @@ def verify(*, targets: tuple[str, ...], repair_damage: bool, everything: bool, a
         click.get_current_context().exit(FINDINGS)
 
 
-def _named_sessions(home: AnyHome, word: str) -> list[SessionLocation]:
+def _named_sessions(home: Home, word: str) -> list[SessionLocation]:
     folder = expand_path(word)
     if not word or not folder.is_dir():
         return [find_session(home, word)]
@@ -573,7 +573,7 @@ def _named_sessions(home: AnyHome, word: str) -> list[SessionLocation]:
     return [location for location in found if location.name not in others]
 
 
-def _all_sessions(home: AnyHome, store: SessionArchive, blobs: BlobStore) -> list[SessionLocation]:
+def _all_sessions(home: Home, store: SessionArchive, blobs: BlobStore) -> list[SessionLocation]:
     """The logs of all sessions, and those of which something else has taken the place or only the checkpoint is left."""
     names = set(store.sessions())
     if isinstance(store, JsonlSessions):
@@ -584,16 +584,16 @@ def _all_sessions(home: AnyHome, store: SessionArchive, blobs: BlobStore) -> lis
     return [SessionLocation(session, store, blobs, home.clock) for session in sorted(names)]
 
 
-def _memory_logs(home: AnyHome) -> list[SessionLocation]:
+def _memory_logs(home: Home) -> list[SessionLocation]:
     """The logs of notes: one in each folder of memory, also if it is no file, or gone while its checkpoint is there."""
-    folders = sorted((home.folder / "memory").glob("*/")) if home.folder is not None else []
+    folders = sorted((home.local_folder / "memory").glob("*/")) if home.local_folder is not None else []
     kept = [folder for folder in folders if any(os.path.lexists(folder / f"{MEMORY_LOG}.{end}") for end in ("jsonl", "checkpoint"))]
     return [SessionLocation(MEMORY_LOG, JsonlSessions(folder), home.blobs, home.clock) for folder in kept]
 
 
-def _snapshot_findings(home: AnyHome) -> list[Finding]:
+def _snapshot_findings(home: Home) -> list[Finding]:
     """The project folders whose snapshots of files are not whole."""
-    return [] if home.folder is None else [Finding(root, "snapshots", why) for root, why in damaged_snapshots(home.folder)]
+    return [] if home.local_folder is None else [Finding(root, "snapshots", why) for root, why in damaged_snapshots(home.local_folder)]
 
 
 def _label(found: SessionLocation) -> str:
@@ -793,7 +793,7 @@ def secrets(*, sessions: tuple[str, ...], everything: bool, as_json: bool) -> No
         click.get_current_context().exit(FINDINGS)
 
 
-def _locations(home: AnyHome, sessions: Sequence[str]) -> Iterator[SessionLocation]:
+def _locations(home: Home, sessions: Sequence[str]) -> Iterator[SessionLocation]:
     if sessions:
         yield from (find_session(home, session) for session in sessions)
     else:

@@ -29,7 +29,7 @@ from palimpsest.exchange.formats import FORMATS
 from palimpsest.exchange.importing import Counts, Cursors, Imported, SourceCursor, import_session, session_id
 from palimpsest.exchange.secrets import RedactingBlobs, count_secrets, redacted
 from palimpsest.exchange.transcript import Format, ReadOutput, ReadProblem, SourceFinder, TranscriptSource, is_original
-from palimpsest.stores.home import AnyHome, remove
+from palimpsest.stores.home import Home, remove
 from palimpsest.stores.in_memory import MemoryBlobs, MemorySessions
 
 _SAVE_SECONDS = 2.0
@@ -54,7 +54,7 @@ def no_progress(files: int, events: int) -> None:
 class ImportRun:
     """State of an import; `on_progress` gets the files done and events read, `stopped` ends it after the current event."""
 
-    home: AnyHome
+    home: Home
     redact: bool = False
     dry: bool = False
     on_progress: Callable[[int, int], None] = no_progress

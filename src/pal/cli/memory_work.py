@@ -61,7 +61,7 @@ from palimpsest.memory.work import PipelinePlaces, RunCost
 from palimpsest.policies.profile import StageRules
 from palimpsest.providers.retrying import RetryingProvider, RetryPolicy
 from palimpsest.stores.config_files import Settings
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.wire.models import ModelCard, card
 
 _RETRIES, _LONGEST_WAIT_S = 3, 60.0
@@ -428,7 +428,7 @@ class StagesRun(Struct, frozen=True):
     report: StageReport
 
 
-def run_stages(home: AnyHome, settings: Settings, profile: str, rules: StageRules, choice: RunChoice) -> None:
+def run_stages(home: Home, settings: Settings, profile: str, rules: StageRules, choice: RunChoice) -> None:
     """Carry out the command under the rules of a profile. Exit code 1 as without them."""
     config = settings.config.memory
     if choice.model:

@@ -22,14 +22,14 @@ from pal.cli.tables import Columns, console, one_line
 from palimpsest.core.errors import PalimpsestError, StoreError
 from palimpsest.core.ports import CountedContext, Index, LogStat, SessionRow
 from palimpsest.core.text import dollars, iso_time, percent_of, whole_number
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.wire.models import ModelCard, PriceBook, total_usd
 
 # Profiles that count what was reported as it is: that of the engine, which also counts imported sessions.
 _PLAINLY_COUNTED: Final = frozenset({"", "palimpsest"})
 
 
-def with_contexts(home: AnyHome, index: Index, rows: Sequence[SessionRow], cards: tuple[ModelCard, ...]) -> list[SessionRow]:
+def with_contexts(home: Home, index: Index, rows: Sequence[SessionRow], cards: tuple[ModelCard, ...]) -> list[SessionRow]:
     """Return the rows with what `pal context` counts as `counted`; `None` if the log cannot be read.
 
     A log is opened only if the index cannot tell, and what is counted then is kept in the index.
@@ -67,7 +67,7 @@ def _base_stats(session: str, bases: Mapping[str, str], stats: Mapping[str, LogS
     return "".join(known)
 
 
-def _counted(home: AnyHome, session: str, rules: str, cards: tuple[ModelCard, ...]) -> CountedContext | None:
+def _counted(home: Home, session: str, rules: str, cards: tuple[ModelCard, ...]) -> CountedContext | None:
     from pal.cli.counting import (
         budget_of,  # loads the engine, which most lists do not need
         view_tokens,
@@ -290,7 +290,7 @@ def as_builtins(row: SessionRow, costs: SessionCosts) -> dict[str, object]:
     return shape
 
 
-def _show(home: AnyHome, rows: Sequence[SessionRow], costs: SessionCosts, *, is_plain: bool) -> None:
+def _show(home: Home, rows: Sequence[SessionRow], costs: SessionCosts, *, is_plain: bool) -> None:
     """Print the list; on a terminal let the user pick a session and go on with it."""
     words = short_ids([stat.session for stat in home.store.stats()])
     table = [_cells(home, row, words.get(row.id, row.id), costs[row.id]) for row in rows]
@@ -313,7 +313,7 @@ def _aligned(table: Sequence[Sequence[str]]) -> list[list[str]]:
     return [[cell.ljust(width) for cell, width in zip(cells, widths, strict=True)] for cells in table]
 
 
-def _cells(home: AnyHome, row: SessionRow, word: str, cost: SessionCost) -> tuple[str, ...]:
+def _cells(home: Home, row: SessionRow, word: str, cost: SessionCost) -> tuple[str, ...]:
     folder = one_line(row.cwd.rstrip("/").rpartition("/")[2] or row.cwd or "-", _FOLDER_COLUMNS)
     price = "-" if cost.usd == 0 and not row.ledger.calls else dollars(cost.usd)
     if cost.usd is None and cost.own_usd:
@@ -324,7 +324,7 @@ def _cells(home: AnyHome, row: SessionRow, word: str, cost: SessionCost) -> tupl
     return word, folder, short_time(row.updated), f"{row.turns:,}", share, price, one_line(_title(row), 76)
 
 
-def _without_gateway(home: AnyHome, row: SessionRow) -> dict[str, float | None]:
+def _without_gateway(home: Home, row: SessionRow) -> dict[str, float | None]:
     """Return what a session of the gateway would have cost without it, as `--json` prints it; nothing of other sessions."""
     if row.origin != "gateway":
         return {}

@@ -31,7 +31,7 @@ from palimpsest.memory.session_memory import ProjectMemory
 from palimpsest.memory.shown import not_to_show, pinned_names, show_notes
 from palimpsest.policies.profile import NoteRules
 from palimpsest.sources.prompts import KEY
-from palimpsest.stores.files import FileStateSlot, write_private
+from palimpsest.stores.files import FileDocument, write_private
 from palimpsest.wire.json_reading import is_json
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def notes_at_start(memory: ProjectMemory, room: int) -> str:
     return text if len(text) <= room else text[:room].rpartition("\n")[0]
 
 
-def notes_for_prompt(memory: ProjectMemory, prompt: str, slot: FileStateSlot, room: int) -> str:
+def notes_for_prompt(memory: ProjectMemory, prompt: str, slot: FileDocument, room: int) -> str:
     """Return the notes that bear on a prompt, which were not shown before, in at most `room` characters; empty if there are none."""
     index = note_index(memory)
     text = prompt.strip()[:_LONGEST_PROMPT]
@@ -75,7 +75,7 @@ def notes_for_prompt(memory: ProjectMemory, prompt: str, slot: FileStateSlot, ro
     return said
 
 
-def _loaded(slot: FileStateSlot) -> ShownNotes:
+def _loaded(slot: FileDocument) -> ShownNotes:
     data = slot.load()
     try:
         return ShownNotes() if data is None else msgspec.json.decode(data, type=ShownNotes)
@@ -119,12 +119,12 @@ class Digest(Struct, frozen=True):
     reply: tuple[str, int] = ("", 0)
 
 
-def digest_slot(home: Path, transcript: Path) -> FileStateSlot:
+def digest_slot(home: Path, transcript: Path) -> FileDocument:
     """Return where the digest of a transcript is kept; it can be deleted without loss."""
-    return FileStateSlot(home / _FOLDER / f"{sha256(os.fsencode(transcript)).hexdigest()[:32]}.json")
+    return FileDocument(home / _FOLDER / f"{sha256(os.fsencode(transcript)).hexdigest()[:32]}.json")
 
 
-def kept_digest(slot: FileStateSlot, transcript: Path) -> Digest:
+def kept_digest(slot: FileDocument, transcript: Path) -> Digest:
     """Return the digest that was kept of a transcript; an empty one if there is none, or the file is another one now."""
     data = slot.load()
     try:
@@ -139,7 +139,7 @@ def is_read_whole(transcript: Path, most: int = HOOK_BYTES) -> bool:
     return transcript.stat().st_size <= most
 
 
-def refresh(slot: FileStateSlot, transcript: Path, *, always: bool = False, most: int = HOOK_BYTES) -> None:
+def refresh(slot: FileDocument, transcript: Path, *, always: bool = False, most: int = HOOK_BYTES) -> None:
     """Keep the digest of a transcript of more than `most` bytes; unless `always`, only after it grew by a quarter of that.
 
     Raises `OSError`.
@@ -151,7 +151,7 @@ def refresh(slot: FileStateSlot, transcript: Path, *, always: bool = False, most
         slot.save(msgspec.json.encode(whole_digest(transcript, growing=True)))
 
 
-def newest(slot: FileStateSlot, transcript: Path, most: int = HOOK_BYTES) -> Digest:
+def newest(slot: FileDocument, transcript: Path, most: int = HOOK_BYTES) -> Digest:
     """Return the digest of a transcript as it is now, of which at most `most` bytes are read; nothing is kept. Raises `OSError`."""
     if is_read_whole(transcript, most):
         return whole_digest(transcript)

@@ -36,7 +36,7 @@ from palimpsest.core.plans import CacheAccount, Job, JobMoment
 from palimpsest.core.ports import Provider, StateSlot
 from palimpsest.core.text import PLAN_TAG, between
 from palimpsest.policies.profile import Profile
-from palimpsest.stores.home import AnyHome, Home, new_id, remove
+from palimpsest.stores.home import Home, new_id, remove
 from palimpsest.stores.sessions import WorkTree, transcript_of
 from palimpsest.wire.models import ModelCard, card, total_usd
 from palimpsest.wire.request import Tool
@@ -125,7 +125,7 @@ class Agent:
         profile: str | Profile = "palimpsest",
         provider: Provider | Callable[[ModelCard, str], Provider] | None = None,
         cwd: str | Path = ".",
-        home: AnyHome | None = None,
+        home: Home | None = None,
         resume: str = "",
         limits: Limits = NO_LIMITS,
         decide: Callable[[AgentTool, ToolCall], Decision] = allow_all,
@@ -395,7 +395,7 @@ def _seen(turn: "asyncio.Task[str]") -> None:
         turn.exception()
 
 
-def _environment(home: AnyHome, root: Path, resume: str) -> Environment:
+def _environment(home: Home, root: Path, resume: str) -> Environment:
     return Environment(home.store, home.blobs, home.clock, look=WorkTree(str(root)), earlier=partial(_earlier, home.pauses, resume))
 
 

@@ -64,7 +64,7 @@ from palimpsest.core.ports import SessionStore
 from palimpsest.core.spending import RUNNING, ChildRecord
 from palimpsest.core.text import whole_number
 from palimpsest.policies.profile import AgentRules
-from palimpsest.stores.home import AnyHome, new_id, remove
+from palimpsest.stores.home import Home, new_id, remove
 
 _NICKNAME: Final = re.compile(r"\w[\w .'-]{0,39}")
 
@@ -334,7 +334,7 @@ class ChildAgents:
     A sub-agent is open from its start until it is closed, fails or is interrupted: its file is locked and it holds a slot of the tree.
     """
 
-    def __init__(self, agent: Agent, home: AnyHome, tree: AgentTree, equip: EquipChild) -> None:
+    def __init__(self, agent: Agent, home: Home, tree: AgentTree, equip: EquipChild) -> None:
         self._agent = agent
         self._home = home
         self._tree = tree
@@ -704,7 +704,7 @@ def _dialogue(items: Sequence[Item]) -> Iterator[Item]:
 _INHERITED = ("retries", "sleep", "chance", "encoder")
 
 
-def open_child(parent: Agent, home: AnyHome, child: Child, opening: Opening) -> Agent:
+def open_child(parent: Agent, home: Home, child: Child, opening: Opening) -> Agent:
     """Open the session of a sub-agent and give it its agent, which has no tools yet. Raises `ToolError` if it cannot be opened."""
     session, root = parent.session, parent.toolbox.workspace.root
     meta = {"nickname": child.nickname, "role": child.role.name, "depth": str(child.depth)}
@@ -740,6 +740,6 @@ def open_child(parent: Agent, home: AnyHome, child: Child, opening: Opening) -> 
     return agent
 
 
-def _recorded_model(home: AnyHome, session: str) -> str:
+def _recorded_model(home: Home, session: str) -> str:
     with Log.open(home.store, session, home.clock) as log:
         return log.view.model

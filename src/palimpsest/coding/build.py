@@ -47,10 +47,10 @@ from palimpsest.memory.tools import memory_tools
 from palimpsest.sources.progress import StateMachine
 from palimpsest.stores.config import StatesConfig
 from palimpsest.stores.config_files import FILE_NAME, Settings, project_denials
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.stores.project import project_hooks, trust_of
 from palimpsest.stores.snapshots import SnapshotLimits
-from palimpsest.stores.trust import FilePermissionRules, MemoryPermissionRules
+from palimpsest.stores.trust import PermissionRules
 from palimpsest.wire.models import ModelCard, card, recorded_card, stand_in_note
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class RecordedChoice(NamedTuple):
 _NEW_SESSION: Final = RecordedChoice()
 
 
-def recorded_choice(home: AnyHome, session: str) -> RecordedChoice:
+def recorded_choice(home: Home, session: str) -> RecordedChoice:
     """Return model, profile and mode of a session; empty ones for an empty id. Raises `PalimpsestError` if the log cannot be read."""
     if not session:
         return _NEW_SESSION
@@ -77,7 +77,7 @@ def recorded_choice(home: AnyHome, session: str) -> RecordedChoice:
 
 
 def configured_agent(
-    home: AnyHome,
+    home: Home,
     settings: Settings,
     cards: tuple[ModelCard, ...],
     *,
@@ -236,7 +236,7 @@ class ProfileParts:
         return path
 
 
-def profile_parts(agent: Agent, home: AnyHome) -> ProfileParts:
+def profile_parts(agent: Agent, home: Home) -> ProfileParts:
     """Return what the profile of an agent adds; sub-agents have nothing of it. Raises `BadInput` for a setting that names nothing.
 
     Raises `StoreError` if the folder for temporary files cannot be made.
@@ -261,7 +261,7 @@ def profile_parts(agent: Agent, home: AnyHome) -> ProfileParts:
 
 
 def equip(
-    agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approve = no_approver, tree: AgentTree | None = None
+    agent: Agent, home: Home, settings: CodingSettings, approve: Approve = no_approver, tree: AgentTree | None = None
 ) -> tuple[str, ...]:
     """Give an agent the standard tools, permissions, sandbox and context of its project folder. Returns what the user should know.
 
@@ -273,7 +273,7 @@ def equip(
     workspace = _workspace(session, root, home, (*settings.folders, *parts.folders), memory)
     # What a project or a user may have spoilt is read first, so that nothing is left behind if it is refused.
     tasks = task_graph(workspace, owner=agent.id)
-    rules = MemoryPermissionRules() if home.folder is None else FilePermissionRules(home.folder, root)
+    rules = PermissionRules(home, root)
     mode = _live_mode(session, settings)
     installed = _installed(settings)
     limits, complaints = _limits(home, root, settings, rules, mode=mode, tools=[tool.name for tool in installed.tools])
@@ -315,7 +315,7 @@ def equip(
     forgetting = None if memory is None else _remember(memory, world, settings)
     agent.context = children.context(SourcedContext(session, world, world.renewed, forgetting))
     agent.hooks.add(settings.hooks)
-    served = serve(agent, home.folder, settings, environment, deferred=deferred, world=world)
+    served = serve(agent, home, settings, environment, deferred=deferred, world=world)
     agent.mode = mode
     mode.record()
     of_family = (*family.problems, *recall_problems(memory), *stage_notices(memory, goes_on=settings.memory_jobs)) if tree is None else ()
@@ -323,15 +323,15 @@ def equip(
 
 
 def equip_with_hooks(
-    agent: Agent, home: AnyHome, settings: Settings, coding: CodingSettings, approve: Approve = no_approver
+    agent: Agent, home: Home, settings: Settings, coding: CodingSettings, approve: Approve = no_approver
 ) -> tuple[str, ...]:
     """Equip an agent also with the hooks of the user, and with those of its project if the user trusts them.
 
     An agent that cannot be equipped is closed, so that its session is not locked, and not kept if it is new.
     """
     try:
-        root, user_file = agent.toolbox.workspace.root, None if home.folder is None else home.folder / FILE_NAME
-        project, trust = project_hooks(root, user_file), trust_of(home.folder, root)
+        root, user_file = agent.toolbox.workspace.root, None if home.local_folder is None else home.local_folder / FILE_NAME
+        project, trust = project_hooks(root, user_file), trust_of(home, root)
         hooks = configured_hooks(settings.config.hooks, project, trust, cwd=root, environment=os.environ, withheld=coding.withheld)
         known = equip(agent, home, replace(coding, hooks=(*hooks.hooks, *coding.hooks)), approve)
     except BaseException:
@@ -340,16 +340,16 @@ def equip_with_hooks(
     return (*known, *hooks.notices)
 
 
-def _area(agent: Agent, workspace: Workspace, home: AnyHome, settings: CodingSettings) -> Area:
+def _area(agent: Agent, workspace: Workspace, home: Home, settings: CodingSettings) -> Area:
     """Return what commands may use: they read the notes that are plain files, and never write them."""
-    hidden = () if home.folder is None else (home.folder,)
+    hidden = () if home.local_folder is None else (home.local_folder,)
     notes = () if workspace.notes is None else (workspace.notes,)
     area = Area.of(workspace, network=settings.network, hidden=hidden, shown=(*settings.shown, *notes))
     agent.resources.callback(area.remove)
     return area
 
 
-def _archive(agent: Agent, home: AnyHome, memory: SessionMemory | None) -> LogArchive:
+def _archive(agent: Agent, home: Home, memory: SessionMemory | None) -> LogArchive:
     search = None if memory is None else memory_search(memory)
     archive = LogArchive(agent.session.log, home.store, home.blobs, home.clock, home.index, search)
     agent.resources.callback(archive.close)
@@ -357,7 +357,7 @@ def _archive(agent: Agent, home: AnyHome, memory: SessionMemory | None) -> LogAr
 
 
 def _turn_files(
-    home: AnyHome, root: Path, settings: CodingSettings, gate: Gatekeeper, children: ChildAgents
+    home: Home, root: Path, settings: CodingSettings, gate: Gatekeeper, children: ChildAgents
 ) -> tuple[TurnFiles, tuple[str, ...]]:
     """Keep the files around turns in the folders of the user, without what a profile adds. Returns what cannot be kept, too."""
     folders = (root, *Workspace(root, settings.folders).extra) if settings.snapshots else ()
@@ -368,7 +368,7 @@ def _statement(sandbox: Sandbox) -> tuple[str, ...]:
     return () if sandbox.replaces_questions else (sandbox.describe(),)
 
 
-def _workspace(session: Session, root: Path, home: AnyHome, folders: tuple[Path, ...], memory: SessionMemory | None) -> Workspace:
+def _workspace(session: Session, root: Path, home: Home, folders: tuple[Path, ...], memory: SessionMemory | None) -> Workspace:
     """Return the folders in which the tools work: the project, those that the user granted, and that of notes which are plain files."""
     writer, shelf = confined_writer(root, *folders), shelf_of(session.log, home.store, partial(memory_shelf, memory))
     workspace = Workspace(root, folders, keep=home.blobs.put, write=writer, known=session.known_files, shelf=shelf)
@@ -408,16 +408,16 @@ def _business_state(agent: Agent, settings: CodingSettings) -> BusinessState | N
 
 
 def _limits(
-    home: AnyHome,
+    home: Home,
     root: Path,
     settings: CodingSettings,
-    rules: MemoryPermissionRules | FilePermissionRules,
+    rules: PermissionRules,
     *,
     mode: LiveMode,
     tools: Collection[str],
 ) -> tuple[RuleSet, tuple[str, ...]]:
     """The mode and the rules of the user and of the project, and complaints about kept answers that cannot be read."""
-    denied = deny_rules(project_denials(root, None if home.folder is None else home.folder / FILE_NAME), tools)
+    denied = deny_rules(project_denials(root, None if home.local_folder is None else home.local_folder / FILE_NAME), tools)
     given, complaints = user_rules(rules, settings.allow, settings.deny, tools)
     return RuleSet(mode, given, denied), complaints
 

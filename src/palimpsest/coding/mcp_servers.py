@@ -15,6 +15,7 @@ from palimpsest.coding.settings import CodingSettings
 from palimpsest.coding.world import WorldNow
 from palimpsest.core.events import Failed
 from palimpsest.core.items import Part, Text
+from palimpsest.stores.home import Home
 from palimpsest.stores.project import ConfiguredServers, McpServer, configured_servers, project_command, trust_of
 
 if TYPE_CHECKING:
@@ -32,10 +33,10 @@ def is_sdk_missing(error: ModuleNotFoundError) -> bool:
     return (error.name or "").partition(".")[0] in _SDK
 
 
-def session_servers(settings: CodingSettings, root: Path, home: Path | None) -> tuple[tuple[McpServer, ...], tuple[str, ...]]:
+def session_servers(settings: CodingSettings, root: Path, home: Home) -> tuple[tuple[McpServer, ...], tuple[str, ...]]:
     """Return the servers that may be started in a project, and what the user should know about the others.
 
-    A server that the project names is started only if the user trusted exactly its definition. `home` is the folder that keeps the trust.
+    A server that the project names is started only if the user trusted exactly its definition. `home` keeps the trust.
     """
     if not settings.mcp.active:
         return (), ()
@@ -59,7 +60,7 @@ def _problems(found: ConfiguredServers, settings: CodingSettings) -> Sequence[ob
 
 
 def serve(
-    agent: Agent, home: Path | None, settings: CodingSettings, environment: Mapping[str, str], *, deferred: DeferredTools, world: WorldNow
+    agent: Agent, home: Home, settings: CodingSettings, environment: Mapping[str, str], *, deferred: DeferredTools, world: WorldNow
 ) -> tuple[str, ...]:
     """Give an agent the MCP servers of its project and user, and return what the user should know. `environment` is that of commands.
 

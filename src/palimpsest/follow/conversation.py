@@ -30,7 +30,7 @@ from palimpsest.follow.preparing import FollowedList, Prepared, end_call, leadin
 from palimpsest.follow.rewinding import SeenReply
 from palimpsest.follow.shapes import digest_of_message, plain_value
 from palimpsest.policies.named import DEFAULT
-from palimpsest.stores.home import AnyHome, Home, MemoryHome, new_id
+from palimpsest.stores.home import Home, MemoryHome, new_id
 from palimpsest.wire.encoding import anthropic_fields, chat_fields, responses_fields
 from palimpsest.wire.models import ModelCard, WireName, recorded_card
 from palimpsest.wire.request import DEFAULTS, Tool
@@ -124,7 +124,7 @@ class Conversation:
     def __init__(
         self,
         session: Session,
-        home: AnyHome,
+        home: Home,
         *,
         shape: WireName | None = None,
         provider: Provider | None = None,
@@ -141,7 +141,7 @@ class Conversation:
         id: str | None = None,  # noqa: A002 - the name that a caller expects
         *,
         model: str | ModelCard,
-        home: AnyHome | str | os.PathLike[str] | None = None,
+        home: Home | str | os.PathLike[str] | None = None,
         profile: str = "palimpsest",
         settings: Mapping[str, str] | None = None,
         shape: WireName | None = None,
@@ -363,7 +363,7 @@ _ODD: Final = "odd"
 class ConversationOptions(TypedDict, total=False):
     """How conversations are opened: as in `Conversation.open`."""
 
-    home: AnyHome | str | os.PathLike[str] | None
+    home: Home | str | os.PathLike[str] | None
     profile: str
     settings: Mapping[str, str] | None
 

@@ -32,7 +32,7 @@ def memory_jobs(memory: SessionMemory, *, goes_on: bool = True) -> tuple[Job, ..
     """
     agent = memory.agent
     names = memory_job_names(memory.config, agent.session.profile, goes_on=goes_on)
-    if agent.session.log.opened.opener is not None or memory.home.folder is None:
+    if agent.session.log.opened.opener is not None or memory.home.local_folder is None:
         return ()
     jobs = {
         "remember": _statements,
@@ -42,7 +42,7 @@ def memory_jobs(memory: SessionMemory, *, goes_on: bool = True) -> tuple[Job, ..
         "past_sessions": _past_sessions,
         "pipeline": _pipeline,
     }
-    made = (jobs[name](memory, memory.home.folder) for name in names)
+    made = (jobs[name](memory, memory.home.local_folder) for name in names)
     return tuple(job for job in made if job is not None)
 
 

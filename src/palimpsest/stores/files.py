@@ -5,7 +5,7 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -301,11 +301,42 @@ def _already_exists(path: Path) -> BadInput:
     return BadInput(message, where=str(path))
 
 
-class FileStateSlot:
-    """A small value in a file; it is not synced, because a lost value can be computed again."""
+class FileDocument:
+    """A small value in a file. What `save` writes is not synced, because a lost value of that kind can be computed again."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
+
+    @property
+    def name(self) -> str:
+        """The path."""
+        return str(self._path)
+
+    def read(self) -> bytes | None:
+        """Return the bytes of the file; `None` if there is none. Raises `StoreError` if it cannot be read."""
+        try:
+            return read_regular(self._path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise store_error(error, self._path, "read") from error
+
+    def change(self, change: Callable[[bytes | None], bytes | None]) -> None:
+        """Replace the value under a lock in a file beside it. Raises `StoreError` if it cannot be locked, read or written."""
+        place = self._path.with_suffix(".lock")
+        with store_errors(place, "lock"):
+            lock = open_in_folder(place, os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            before = self.read()
+            after = change(before)
+            if after is None:
+                with store_errors(self._path, "delete"):
+                    self._path.unlink(missing_ok=True)
+            elif after != before:
+                write_private(self._path, after)
+        finally:
+            os.close(lock)
 
     def load(self) -> bytes | None:
         """Return the value that was saved last; `None` if the file is missing or cannot be read."""
