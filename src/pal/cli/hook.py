@@ -129,10 +129,9 @@ def _keep_up(home: FolderHome, transcript: Path, *, imports: bool) -> None:
 def _import(home: FolderHome, transcript: Path) -> None:
     from pal.cli.imports import ImportRun  # only in the background
     from palimpsest.exchange.finding import find_sources
-    from palimpsest.exchange.formats import FORMATS
+    from palimpsest.exchange.formats import FORMATS, format_named
 
-    forms = {form.name: form for form in FORMATS}
     run = ImportRun(home)
     with run.stoppable():
         for source in find_sources(FORMATS, [transcript]).sources:
-            run.take(forms[source.format], source)
+            run.take(format_named(source.format), source)

@@ -28,7 +28,7 @@ from palimpsest.exchange.finding import NAME, UNKNOWN, FoundSources, OwnLogs, ba
 from palimpsest.exchange.formats import FORMATS
 from palimpsest.exchange.importing import Counts, Cursors, Imported, SourceCursor, import_session, session_id
 from palimpsest.exchange.secrets import RedactingBlobs, count_secrets, redacted
-from palimpsest.exchange.transcript import Format, ReadOutput, ReadProblem, SourceFinder, TranscriptSource, is_original
+from palimpsest.exchange.transcript import Format, ReadOutput, ReadProblem, TranscriptSource, is_original
 from palimpsest.stores.home import Home, remove
 from palimpsest.stores.in_memory import MemoryBlobs, MemorySessions
 
@@ -245,7 +245,7 @@ def total_of(rows: list[ImportRow]) -> Counts:
 _MOST_BAD_LINES = 10
 _FORMATS_BY_NAME = {form.name: form for form in FORMATS}
 # Logs of this program hold lines of others, so they are recognised first.
-_FINDERS: tuple[SourceFinder, ...] = (OwnLogs(related=True), *FORMATS)
+_FINDERS: tuple[Format | OwnLogs, ...] = (OwnLogs(related=True), *FORMATS)
 _EXAMPLES = """\b
 Examples:
   pal import                      all programs, from their default folders
@@ -328,7 +328,7 @@ class _SearchPlace(NamedTuple):
     """Paths that are searched together, and by which finders; `name` is empty for paths that the user gave."""
 
     name: str
-    finders: tuple[SourceFinder, ...]
+    finders: tuple[Format | OwnLogs, ...]
     paths: tuple[Path, ...]
 
 

@@ -234,14 +234,14 @@ def wrong_file(home: Home, path: Path) -> str:
         return "there is no such file"
     # Everything below is slow to import, and needed only after a mistake.
     from palimpsest.exchange.finding import COMPRESSED, EMPTY, content_of, find_sources
-    from palimpsest.exchange.formats import FORMATS, TITLES
+    from palimpsest.exchange.formats import FORMATS, format_named
 
     words = f"`pal import {shlex.quote(str(path))}`"
     if path.is_dir():
         return f"this is a folder, not a session; {words} imports the sessions in it, and `pal sessions` lists those that you have"
     found = find_sources(FORMATS, [path]).sources if path.is_file() else ()
     if found:
-        return f"this is {TITLES[found[0].format]}: {words} it first"
+        return f"this is {format_named(found[0].format).title}: {words} it first"
     content = content_of(str(path))
     # A damaged log may look like anything but these; the command says what is wrong with it.
     maybe_log = path.is_file() and path.suffix == SUFFIX and content not in {EMPTY, COMPRESSED}

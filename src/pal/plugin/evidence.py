@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -22,8 +22,9 @@ from palimpsest.core.items import Text
 from palimpsest.core.plans import Evidence
 from palimpsest.core.text import utc_text
 from palimpsest.exchange.files import decoded, digest_of, open_regular
+from palimpsest.exchange.formats import NamedFormat, format_named
 from palimpsest.exchange.importing import read_guarded
-from palimpsest.exchange.transcript import LIVE, PlacedEvents, ReadEvent, ReadOutput, ReadPosition, TranscriptSource
+from palimpsest.exchange.transcript import LIVE, Format, PlacedEvents, ReadEvent, ReadOutput, ReadPosition, TranscriptSource
 from palimpsest.memory.note_evidence import StaleFiles
 from palimpsest.memory.note_index import note_index
 from palimpsest.memory.recall_prompts import fitting_hits, head_texts, scored_notes
@@ -33,9 +34,6 @@ from palimpsest.policies.profile import NoteRules
 from palimpsest.sources.prompts import KEY
 from palimpsest.stores.files import FileDocument, write_private
 from palimpsest.wire.json_reading import is_json
-
-if TYPE_CHECKING:
-    from palimpsest.exchange.transcript import Format
 
 _LONGEST_PROMPT: Final = 20_000
 _MOST_SHOWN: Final = 500
@@ -170,9 +168,7 @@ def whole_digest(transcript: Path, *, growing: bool = False) -> Digest:
 
 def session_digest(database: Path, session: str, before: str = "") -> Digest:
     """Return what a session in the database of OpenCode proves before one of its messages, by its id; all of it if there is none such."""
-    from palimpsest.exchange.opencode.reader import OpencodeFormat
-
-    return _read(Digest(), OpencodeFormat(), TranscriptSource("opencode", str(database), session), before=before)
+    return _read(Digest(), format_named("opencode"), TranscriptSource("opencode", str(database), session), before=before)
 
 
 def _with_tail(digest: Digest, transcript: Path, most: int) -> Digest:
@@ -201,7 +197,7 @@ def _with_tail(digest: Digest, transcript: Path, most: int) -> Digest:
     return replace(found, offset=size)
 
 
-def _read(digest: Digest, form: "Format", source: TranscriptSource, position: ReadPosition | None = None, before: str = "") -> Digest:
+def _read(digest: Digest, form: Format, source: TranscriptSource, position: ReadPosition | None = None, before: str = "") -> Digest:
     """Return the digest after the events of a source; a second time if a branch was left, without the events on it."""
     found, parents = _pass(digest, read_guarded(form, source, _NO_BLOBS, position), before)
     left = _left(parents, digest.events)
@@ -291,16 +287,11 @@ def _fingerprint(path: Path, offset: int) -> str:
         return "unreadable"
 
 
-def _format(path: Path) -> "Format":
+def _format(path: Path) -> NamedFormat:
     """Return the format of a transcript: the lines of Codex have a payload. Blank and damaged lines at the start are passed over."""
     lines = _bytes(path, 0, _CHUNK_BYTES).split(b"\n", _HEAD_LINES)[:_HEAD_LINES]
-    if "payload" in next(filter(is_json, map(decoded, lines)), {}):
-        from palimpsest.exchange.codex.reader import CodexFormat  # one of the two is needed
-
-        return CodexFormat()
-    from palimpsest.exchange.claude.reader import ClaudeFormat
-
-    return ClaudeFormat()
+    has_payload = "payload" in next(filter(is_json, map(decoded, lines)), {})
+    return format_named("codex" if has_payload else "claude")
 
 
 class _NoBlobs:

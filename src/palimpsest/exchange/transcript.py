@@ -140,8 +140,8 @@ class ReadPosition(Value, frozen=True):
 ReadOutput: TypeAlias = ReadEvent | ReadProblem | ReadPosition
 
 
-class SourceFinder(Protocol):
-    """Finds the sessions of one program."""
+class Format(Protocol):
+    """The transcript format of one program."""
 
     @property
     def name(self) -> str:
@@ -151,10 +151,6 @@ class SourceFinder(Protocol):
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """The sessions in a file, or in all files below a folder; nothing if the path is not of this program."""
         ...
-
-
-class Format(SourceFinder, Protocol):
-    """The transcript format of one program."""
 
     def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
         """The paths where the program keeps its sessions by default."""
