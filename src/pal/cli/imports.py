@@ -280,7 +280,7 @@ def import_(
     _check_arguments(arguments)
     places = _places(arguments)
     with reading_limits(_limits(most_unpacked, most_ratio)):
-        found = _find(places, explain=verbose)
+        found = _find_in_places(places, explain=verbose)
         run = ImportRun(find_home(), redact=redact, dry=dry, skipped=list(found.skipped))
         with run.stoppable():
             _take(run, found)
@@ -341,7 +341,7 @@ def _places(arguments: tuple[str, ...]) -> list[_SearchPlace]:
     return [*places, *([_SearchPlace("", _FINDERS, tuple(paths))] if paths else [])]
 
 
-def _find(places: list[_SearchPlace], *, explain: bool) -> FoundSources:
+def _find_in_places(places: list[_SearchPlace], *, explain: bool) -> FoundSources:
     with progress("looking for sessions") as show_progress:
         walk = FolderWalk(on_entries=lambda entries: show_progress(entries, 0))
         found = [find_sources(place.finders, filter(os.path.lexists, place.paths), explain=explain, walk=walk) for place in places]

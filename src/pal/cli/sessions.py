@@ -237,7 +237,7 @@ def _print_left_out(more: int, children: int) -> None:
 def _sorted(rows: Sequence[SessionRow], sort: str, costs: SessionCosts) -> list[SessionRow]:
     """Return the rows in an order of `_SORTS`; rows that are alike in it stay newest first."""
     if sort == "title":
-        return sorted(rows, key=lambda row: _title(row).casefold())
+        return sorted(rows, key=lambda row: _session_title(row).casefold())
     figures: dict[str, Callable[[SessionRow], float]] = {
         "updated": lambda row: row.updated,
         "created": lambda row: row.created,
@@ -321,7 +321,7 @@ def _cells(home: Home, row: SessionRow, word: str, cost: SessionCost) -> tuple[s
     if without := _without_gateway(home, row):
         price = f"{price} of {dollars(without['usd_without'])}"
     share = "-" if row.counted is None else f"{percent_of(row.counted.tokens, row.counted.window)}%"
-    return word, folder, short_time(row.updated), f"{row.turns:,}", share, price, one_line(_title(row), 76)
+    return word, folder, short_time(row.updated), f"{row.turns:,}", share, price, one_line(_session_title(row), 76)
 
 
 def _without_gateway(home: Home, row: SessionRow) -> dict[str, float | None]:
@@ -339,7 +339,7 @@ def _without_gateway(home: Home, row: SessionRow) -> dict[str, float | None]:
     return {} if bill is None else {"usd_without": bill.usd_without}
 
 
-def _title(row: SessionRow) -> str:
+def _session_title(row: SessionRow) -> str:
     if row.opener is not None:
         return f"(sub-agent of {row.opener.session}) {row.title}".rstrip()
     if row.title:

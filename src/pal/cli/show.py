@@ -259,7 +259,7 @@ def _show_next(home: Home, location: SessionLocation, log: Log, view: View, *, w
     request = next_request(view, fetch, cards, wire=wire, model=given, log=log)
     warn_of_blobs(fetch)
     warn_of_stand_in("" if given else view.model, cards)
-    _write(request.body, f"as it would be sent to {given or view.model}")
+    _write_request_body(request.body, f"as it would be sent to {given or view.model}")
 
 
 def _show_past(home: Home, location: SessionLocation, log: Log, number: int, *, wire: WireName | None, model: str) -> None:
@@ -267,11 +267,11 @@ def _show_past(home: Home, location: SessionLocation, log: Log, number: int, *, 
     past = past_request(log, number, fetch, cards_of(home), wire=wire, model=model)
     warn_of_blobs(fetch)
     if past.verified:
-        _write(past.request.body, f"verified: event {past.seq}, sha256 {past.recorded_digest}")
+        _write_request_body(past.request.body, f"verified: event {past.seq}, sha256 {past.recorded_digest}")
     elif not past.recorded_digest:
-        _write(past.request.body, _without_digest(log, past))
+        _write_request_body(past.request.body, _without_digest(log, past))
     else:
-        _write(past.request.body, f"differs: event {past.seq} recorded {past.recorded_digest}, this is {past.request.digest}")
+        _write_request_body(past.request.body, f"differs: event {past.seq} recorded {past.recorded_digest}, this is {past.request.digest}")
         click.get_current_context().exit(FINDINGS)
 
 
@@ -284,7 +284,7 @@ def _without_digest(log: Log, past: PastRequest) -> str:
     return f"what {origin} showed its model at event {past.seq}, as far as its file shows{missing}"
 
 
-def _write(body: bytes, state: str) -> None:
+def _write_request_body(body: bytes, state: str) -> None:
     click.echo(body, nl=False)
     click.echo(state, err=True)
 

@@ -291,7 +291,7 @@ def copy_log(source: SessionStore, name: str, kept: Blobs, store: SessionStore, 
                 if not new:
                     continue
                 problems += _copy_blobs(new, kept, blobs, lines.name)
-                target = _append(target, store, session, new, new=not start)
+                target = _append_new_lines(target, store, session, new, new=not start)
                 for event in _events_in(new, events):
                     tally.add(event.body)
         finally:
@@ -301,7 +301,7 @@ def copy_log(source: SessionStore, name: str, kept: Blobs, store: SessionStore, 
     return Imported(session, tally.counts(len(problems)), tuple(problems), None, tip)
 
 
-def _append(target: LogFile | None, store: SessionStore, session: str, lines: bytes, *, new: bool) -> LogFile:
+def _append_new_lines(target: LogFile | None, store: SessionStore, session: str, lines: bytes, *, new: bool) -> LogFile:
     if target is None and new:
         return store.create(session, lines)
     target = store.open(session, write=True) if target is None else target
@@ -309,7 +309,7 @@ def _append(target: LogFile | None, store: SessionStore, session: str, lines: by
     return target
 
 
-def _opened(store: SessionStore, session: str) -> LogFile | None:
+def _log_or_none(store: SessionStore, session: str) -> LogFile | None:
     """The log of a session; None if there is none."""
     try:
         return store.open(session)
@@ -329,7 +329,7 @@ def _check_base(opened: SessionOpened, store: SessionStore, where: str) -> None:
     if base is None:
         return
     link = ""
-    lines = _opened(store, base.session)
+    lines = _log_or_none(store, base.session)
     if lines is not None:
         with closing(open_reader(store, base.session, lines)) as reader:
             link = reader.link(base.seq)
@@ -339,7 +339,7 @@ def _check_base(opened: SessionOpened, store: SessionStore, where: str) -> None:
 
 def _shared_bytes(lines: LogFile, session: str, store: SessionStore) -> int:
     """How many bytes of a log are here already. Raises `BadInput` if the log here has other lines."""
-    log_here = _opened(store, session)
+    log_here = _log_or_none(store, session)
     if log_here is None:
         return 0
     with closing(log_here) as here:

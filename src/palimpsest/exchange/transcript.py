@@ -408,7 +408,7 @@ def parts_of(content: object, blobs: Blobs, role: Role = "user") -> tuple[Part, 
         return (Text(content, role),) if content else ()
     if not isinstance(content, Sequence):
         return ()
-    found = (part for each in content for part in (linked_parts(each, blobs) or (_part(each, blobs, role),)))
+    found = (part for each in content for part in (linked_parts(each, blobs) or (_transcript_part(each, blobs, role),)))
     return tuple(part for part in found if part is not None)
 
 
@@ -419,7 +419,7 @@ def linked_parts(holder: object, blobs: Blobs) -> list[Part]:
     return [part for link in listed if isinstance(link, str) and (part := linked_part(link, blobs)) is not None]
 
 
-def _part(each: object, blobs: Blobs, role: Role) -> Part | None:
+def _transcript_part(each: object, blobs: Blobs, role: Role) -> Part | None:
     if isinstance(each, str):
         return Text(each, role) if each else None
     if not is_json(each):

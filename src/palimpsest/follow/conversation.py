@@ -386,17 +386,17 @@ class Conversations:
 
     def of(self, messages: Sequence[Any], *, model: str, system: object, shape: WireName) -> Conversation:
         """Return the conversation of a list, which is opened with its first request."""
-        key = _key(messages, model, system)
+        key = _opening_key(messages, model, system)
         with self._lock:
             found = self._open.pop(key, None)
             if found is None:
-                found = self._opened(f"{self._name}-{key}" if self._name else None, model, shape)
+                found = self._open_conversation(f"{self._name}-{key}" if self._name else None, model, shape)
                 if len(self._open) >= MOST_OPEN:
                     self._open.popitem(last=False)[1].close()
             self._open[key] = found
             return found
 
-    def _opened(self, name: str | None, model: str, shape: WireName) -> Conversation:
+    def _open_conversation(self, name: str | None, model: str, shape: WireName) -> Conversation:
         try:
             return Conversation.open(name, model=model, shape=shape, replies=self._replies, **self._options)
         except (PalimpsestError, OSError) as error:
@@ -416,7 +416,7 @@ class Conversations:
                 self._open.popitem()[1].close()
 
 
-def _key(messages: Sequence[Any], model: str, system: object) -> str:
+def _opening_key(messages: Sequence[Any], model: str, system: object) -> str:
     """A digest of what a list begins with; a list that cannot be read shares one conversation with all such lists."""
     first = leading_system_messages(messages, "chat")
     try:

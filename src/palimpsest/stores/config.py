@@ -466,10 +466,10 @@ def _keys(table: type[Struct], prefix: str = "") -> Iterator[Key]:
         elif get_origin(hint) is not Annotated:
             yield from _keys(get_args(hint)[1], f"{prefix}{field.name}.*.")
         else:
-            yield _key(f"{prefix}{field.name}", hint, field.default if field.default is not NODEFAULT else {})
+            yield _config_key(f"{prefix}{field.name}", hint, field.default if field.default is not NODEFAULT else {})
 
 
-def _key(name: str, hint: Any, default: object) -> Key:
+def _config_key(name: str, hint: Any, default: object) -> Key:
     meta: Meta = hint.__metadata__[-1]
     extra = meta.extra or {}
     from_environment = name == KEEP_ALIVE_KEY or not name.startswith(

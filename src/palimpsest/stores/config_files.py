@@ -342,14 +342,14 @@ def _config(found: Mapping[str, Setting]) -> Config:
     nested: dict[str, Any] = {}
     for setting in found.values():
         table = nested
-        *tables, last = _path(setting.key)
+        *tables, last = _path_of_key(setting.key)
         for name in tables:
             table = table.setdefault(name, {})
         table[last] = setting.value
     return msgspec.convert(nested, Config, dec_hook=credential_hook)
 
 
-def _path(name: str) -> tuple[str, ...]:
+def _path_of_key(name: str) -> tuple[str, ...]:
     """Return the parts of a dotted key; the name of a provider may have dots itself."""
     if name.startswith("providers."):
         provider, _, last = name.removeprefix("providers.").rpartition(".")

@@ -184,7 +184,7 @@ def write_atomically(path: Path, chunks: Iterable[bytes], *, replace: bool = Fal
         raise _already_exists(path)
     target = Path(os.path.realpath(path))
     try:
-        return _write(target, path, chunks, replace=replace, mode=mode, sync=sync)
+        return _write_file(target, path, chunks, replace=replace, mode=mode, sync=sync)
     except FileExistsError:
         raise _already_exists(path) from None
 
@@ -196,7 +196,7 @@ def write_private(path: Path, data: bytes, *, replace: bool = True, sync: bool =
     Without `sync_name` the caller syncs the folder, once for several files.
     """
     try:
-        _write(path, path, (data,), replace=replace, mode=0o600, sync=sync, sync_name=sync_name)
+        _write_file(path, path, (data,), replace=replace, mode=0o600, sync=sync, sync_name=sync_name)
     except FileExistsError:
         return False
     return True
@@ -225,7 +225,7 @@ def _temporary(target: Path) -> Path:
     return target.parent / f".{name}.new-{os.urandom(6).hex()}"
 
 
-def _write(
+def _write_file(
     target: Path, path: Path, chunks: Iterable[bytes], *, replace: bool, mode: int | None, sync: bool, sync_name: bool = True
 ) -> int:
     """Write the target; error messages name `path`. Raises `FileExistsError` if the target exists and `replace` is false."""
