@@ -212,10 +212,16 @@ def _lived(events: Iterable[Event]) -> list[tuple[int, str]]:
     return edits
 
 
+# In the window of the day OpenCode comes within ten tokens of a fold, which a replay estimates; in this one it stays 1,400 away.
+_WINDOWS = {"opencode": 61_500}
+
+
 def assert_replayed(folder: Path, profile_name: str, turns: tuple[DayTurn, ...]) -> None:
     """A replay of the session of these turns, with the summaries that it had, makes the edits that it made."""
     with model_of(turns) as (model, server):
         desk = Desk(folder, server.environment)
+        cards = desk.pal_home / "cards.toml"
+        cards.write_text(cards.read_text().replace("= 60000", f"= {_WINDOWS.get(profile_name, 60_000)}"))
         asyncio.run(over_acp(desk, model, profile_name, turns))
         assert_valid(server.asked)
         assert_whole(desk, model, profile_name, turns)
@@ -242,8 +248,6 @@ def test_a_replay_under_our_profile_makes_the_edits_that_the_live_session_made(t
 
 
 OTHERS = [pytest.param(name, marks=pytest.mark.long) for name in ("context-editing", "gateway", "gateway-thrifty", "lossless", "provider")]
-
-
 # A session of `lossless` ends where its window does.
 _TURNS = {"lossless": 30}
 
