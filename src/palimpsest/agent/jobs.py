@@ -16,13 +16,13 @@ from msgspec.structs import replace
 from msgspec.structs import replace as replace_struct
 
 from palimpsest.agent.calls import answer_want, answered_together, idle
-from palimpsest.agent.limits import price_book
+from palimpsest.agent.limits import PRICED_APART, price_book
 from palimpsest.agent.session import Session
 from palimpsest.audit.cache import FIVE_MINUTES_MS
 from palimpsest.audit.prices import MOST_PAUSES
 from palimpsest.core.errors import BadInput, BudgetSpent, Locked, OverBudget, PalimpsestError, raised_text
 from palimpsest.core.events import Failed, JobRan, Noticed, Recalled
-from palimpsest.core.ledger import JobState, job_purpose
+from palimpsest.core.ledger import JobState, is_priced_apart, job_purpose
 from palimpsest.core.plans import (
     Answer,
     Ask,
@@ -310,8 +310,10 @@ def _check_budget(session: Session, job: Job, calls: int, want: Ask) -> None:
         return
     card = session.named_card(want.model) if want.model else session.card
     advice, spent = "write its prices into cards.toml, or turn the job off", spent_usd(session, job.name)
-    if Tariff.of(card) is None:
-        raise OverBudget(f"no price is known for {card.name}, so that ${limits.usd:g} cannot be kept; {advice}", where=job.name)
+    # A job asks with the parameters of its session.
+    unknown = card.name if Tariff.of(card) is None else PRICED_APART if is_priced_apart(msgspec.json.encode(session.params)) else ""
+    if unknown:
+        raise OverBudget(f"no price is known for {unknown}, so that ${limits.usd:g} cannot be kept; {advice}", where=job.name)
     if spent is None:
         why = f"it is not known what earlier calls of the job cost, so that ${limits.usd:g} cannot be kept"
         raise OverBudget(f"{why}; {advice}", where=job.name)
@@ -367,14 +369,14 @@ class _FinishedRun:
 class Jobs:
     """Runs the jobs of one session in tasks of their own. No turn waits for them, and none of them can break one.
 
-    The user gets one line when a job fails, and none for its next failures in a row. Raises `BadInput` if two jobs have one name.
+    The user gets one line when a job fails, and none for its next failures in a row. `exit_seconds` are given to all of them at the end.
+    Raises `BadInput` if two jobs have one name.
     """
 
-    def __init__(self, session: Session, jobs: Iterable[Job] = ()) -> None:
+    def __init__(self, session: Session, jobs: Iterable[Job] = (), exit_seconds: float = EXIT_SECONDS) -> None:
         self._session = session
-        self.jobs: tuple[Job, ...] = ()
-        self.add(jobs)
-        self.exit_seconds = EXIT_SECONDS
+        self.jobs = distinct_jobs(jobs)
+        self.exit_seconds = exit_seconds
         self._running: dict[str, asyncio.Task[None]] = {}
         self._held: list[_FinishedRun] = []
         self._idle: asyncio.Task[None] | None = None
