@@ -233,11 +233,23 @@ class Agent:
         jobs: Iterable[Job] | None = None,
         opened: SessionOpened | None = None,
     ) -> None:
-        place: dict[str, Any] = {"cwd": cwd, "home": home, "resume": resume, "opened": opened}
-        rules: dict[str, Any] = {"limits": limits, "decide": decide, "approve": approve, "hooks": hooks, "jobs": jobs}
-        given: dict[str, Any] = {"tools": tools, "profile": profile, "provider": provider}
-        # What the agent consists of: that of another maker, such as `coding_agent`, or of these options.
-        self.parts = model if isinstance(model, Parts) else open_parts(model, **given, **place, **rules)
+        if not isinstance(model, Parts):
+            model = open_parts(
+                model,
+                tools=tools,
+                profile=profile,
+                provider=provider,
+                cwd=cwd,
+                home=home,
+                resume=resume,
+                limits=limits,
+                decide=decide,
+                approve=approve,
+                hooks=hooks,
+                jobs=jobs,
+                opened=opened,
+            )
+        self.parts = model
         self._feed: Feed | None = None
         self._turn: asyncio.Task[str] | None = None
         self._has_ended = False

@@ -36,7 +36,7 @@ from palimpsest.coding.rules import Rule, check_reach, deny_rules, parse_rule
 from palimpsest.coding.settings import CodingSettings, Inherited, McpSettings, narrowed
 from palimpsest.coding.tools.sandbox import Area, Sandbox, find_sandbox
 from palimpsest.coding.tools.search import GLOB, GREP
-from palimpsest.coding.tools.tasks import TaskGraph
+from palimpsest.coding.tools.tasks import TaskGraph, plan_tool
 from palimpsest.coding.tools.toolset import Toolset, standard_tools, task_graph
 from palimpsest.coding.world import ContextParts, LocalWorld, WorldNow, memory_shelf, session_state, shelf_of, skills_of
 from palimpsest.core.errors import BadInput
@@ -53,6 +53,7 @@ from palimpsest.stores.config import StatesConfig
 from palimpsest.stores.config_files import FILE_NAME, Settings, project_denials
 from palimpsest.stores.home import AnyHome
 from palimpsest.stores.project import project_hooks, trust_of
+from palimpsest.stores.sessions import ResultFiles
 from palimpsest.stores.snapshots import SnapshotLimits
 from palimpsest.stores.trust import FilePermissionRules, MemoryPermissionRules
 from palimpsest.wire.models import ModelCard, card, recorded_card, stand_in_note
@@ -260,8 +261,6 @@ class ProfileParts:
         """Return the tool that hands a plan over, if plans are kept."""
         if self.plan is None:
             return ()
-        from palimpsest.coding.tools.tasks import plan_tool  # few profiles need it
-
         return (plan_tool(self._keep, lambda: mode() == "plan"),)
 
     def look(self, look: Looking) -> Looking:
@@ -288,7 +287,6 @@ def profile_parts(session: Session, root: Path, home: AnyHome) -> ProfileParts:
     if session.log.opened.opener is not None or not (profile.scratchpad or profile.keeps_plan):
         return ProfileParts(session)
     from palimpsest.stores.scratch import PlanFile, scratch_folder
-    from palimpsest.stores.sessions import ResultFiles
 
     files = home.store.result_files(session.log.session)
     plan = PlanFile(files.folder) if profile.keeps_plan and isinstance(files, ResultFiles) else None

@@ -1,5 +1,8 @@
 """How a coding agent is put together: what is refused leaves nothing behind, and an agent is whole from its first moment."""
 
+import os
+import subprocess
+import sys
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
@@ -58,6 +61,22 @@ def test_an_agent_that_is_refused_in_its_session_closes_it_and_keeps_no_empty_on
     again = made(home, project, session=first.id)
     assert again.parts.is_resumed
     again.close()
+
+
+def test_an_agent_that_is_refused_late_leaves_neither_a_session_nor_a_temporary_folder(tmp_path: Path) -> None:
+    for folder in ("home", "temporary"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "home" / "config.toml").write_text('[states]\nnames = {ask = "Ask.", build = "Make."}\nmoves = {ask = ["build"]}\n')
+    (tmp_path / "script.jsonl").write_text('"never"\n')
+    script, temporary = str(tmp_path / "script.jsonl"), str(tmp_path / "temporary")
+    variables = {**os.environ, "PAL_HOME": str(tmp_path / "home"), "PAL_SCRIPT": script, "TMPDIR": temporary}
+    command = [sys.executable, "-m", "pal.cli", "-p", "hello", "--state", "nowhere"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=variables, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, timeout=120
+    )
+    assert (done.returncode, "there is no state 'nowhere'" in done.stderr) == (2, True)
+    assert [path.name for path in (tmp_path / "temporary").iterdir()] == []
+    assert list(Home(tmp_path / "home").store.stats()) == []
 
 
 def test_the_parts_of_an_agent_are_whole_and_cannot_be_filled_in_later(tmp_path: Path) -> None:
