@@ -28,7 +28,7 @@ from palimpsest.core.log import Log
 from palimpsest.core.tokens import palimpsest_size
 from palimpsest.policies.named import profile
 from palimpsest.stores.home import Home
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 PROFILES = ("palimpsest", "claude-code", "claude-code-2.1.325", "codex", "codex-0.166", "opencode", "opencode-1.18", "classroom")
 EACH = [pytest.param(name, marks=pytest.mark.long) for name in PROFILES]

@@ -14,12 +14,14 @@ from typing import Any, Final, Literal, Protocol, Self, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from palimpsest.audit.cache import FIVE_MINUTES_MS, HOUR_MS
-from palimpsest.audit.derived import AuditProjections
-from palimpsest.audit.prices import chosen_lifetime, reserve, room_of, tariff_of
+from palimpsest.audit.cache import FIVE_MINUTES_MS, HOUR_MS, CacheProjection
+from palimpsest.audit.evidence import EvidenceProjection
+from palimpsest.audit.prices import AccountProjection, RentProjection, chosen_lifetime, reserve, room_of, tariff_of
 from palimpsest.audit.reasoning import maker_of_thinking, reasoning_lost, still_bound, thinking_of_request, total_lost
-from palimpsest.audit.tool_calls import declared_classes
-from palimpsest.audit.working_state import KnownFile, still_shown
+from palimpsest.audit.sizes import Metering
+from palimpsest.audit.tool_calls import Action, declared_classes
+from palimpsest.audit.uses import UsesProjection
+from palimpsest.audit.working_state import KnownFile, WorkingProjection, still_shown
 from palimpsest.core.budget import Budget
 from palimpsest.core.errors import BadInput, NoModel
 from palimpsest.core.events import (
@@ -34,21 +36,22 @@ from palimpsest.core.events import (
     ToolsOffered,
     items_of,
 )
-from palimpsest.core.items import EMPTY_MAPPING, Item, ReasoningLost, seq_of
+from palimpsest.core.items import EMPTY_MAPPING, Content, Item, ReasoningLost, ToolResult, seq_of
 from palimpsest.core.log import Log, recover
-from palimpsest.core.plans import CacheAccount, CachedPrefix, Card, Edits, Look, Moment, Situation
+from palimpsest.core.plans import PARTS, CacheAccount, CachedPrefix, Card, Edits, Look, Moment, Situation
 from palimpsest.core.ports import Blobs, Clock, Provider, Sendable, SessionStore
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.tokens import tool_list_size
 from palimpsest.core.undo import plan_undo
-from palimpsest.core.view import EMPTY_VIEW, View
+from palimpsest.core.view import EMPTY_VIEW, Projection, View
+from palimpsest.core.view_projection import ViewProjection
 from palimpsest.policies.profile import Profile
 from palimpsest.providers.retrying import DEFAULT, RetryPolicy
 from palimpsest.sources.source import folded_at
 from palimpsest.wire.binding import ANY_PREFIX
 from palimpsest.wire.encode import Encoder, PastThinking, is_bound, recorded_tools, sent_effort
 from palimpsest.wire.media import Fetch, NotedFetch
-from palimpsest.wire.models import CARDS, ModelCard, card, recorded_card
+from palimpsest.wire.models import CARDS, ModelCard, Tariff, card, recorded_card
 from palimpsest.wire.request import Params, Tool
 
 
@@ -270,10 +273,70 @@ class Environment:
 
 
 _encode = msgspec.json.Encoder().encode
+
+
+class AuditProjections:
+    """Creates and holds the audit projections of one log, with the settings of its session: size rule, cards, tools, fold parts."""
+
+    metering: Metering
+    evidence: EvidenceProjection
+    uses: UsesProjection
+    cache: CacheProjection
+    account: AccountProjection
+    rent: RentProjection
+    working: WorkingProjection
+
+    def __init__(self, card: Card, card_of: Callable[[str], Card], size: str = "palimpsest", parts: int = PARTS) -> None:
+        self.card = card
+        self._card_of = card_of
+        self._size = size
+        self._parts = parts
+        self._schemas: tuple[bytes, ...] = ()
+
+    def attach(self, views: ViewProjection) -> tuple[Projection, ...]:
+        """Create the projections of a log, in the order in which they apply an event."""
+        self.metering = Metering(views, self._card_named, self._size)
+        self.evidence = EvidenceProjection()
+        self.uses = UsesProjection(views)
+        self.cache = CacheProjection(views, self.metering)
+        self.account = AccountProjection(self.metering, self.cache)
+        self.rent = RentProjection(views, self.metering, self.evidence, parts=self._parts)
+        self.working = WorkingProjection()
+        return self.metering, self.evidence, self.uses, self.cache, self.account, self.rent, self.working
+
+    def _card_named(self, name: str) -> Card:
+        """The card of a model that the log names: the card of the session, or one from `card_of`."""
+        return self.card if name in ("", self.card.name) else self._card_of(name)
+
+    @property
+    def tools_tokens(self) -> int:
+        """Tokens of the tool declarations in a request: as the provider counted them for this model, else estimated."""
+        model, tokens = self._counted
+        return tokens if tokens and model == self.card.name else self.tokens_of(self._schemas)
+
+    def counted(self, model: str, tokens: int) -> None:
+        """Take what the provider of a model counted for the tools that are offered."""
+        self._counted = (model, tokens)
+
+    def tokens_of(self, schemas: Iterable[bytes]) -> int:
+        """Tokens of tool declarations, given as bytes."""
+        return self.metering.tools_tokens(sum(map(tool_list_size, schemas)))
+
+    def offer(self, schemas: Sequence[bytes]) -> None:
+        """Count these tools from now on, given by their declarations as bytes."""
+        self._schemas = tuple(schemas)
+        self._counted = ("", 0)
+
+    def remember_names(
+        self, names_shown: Callable[[ToolResult, Action | None], tuple[str, ...]], names_used: Callable[[Content], Iterable[str]]
+    ) -> None:
+        """Replace the functions that find names in results and replies, for example by cached ones that several logs share."""
+        self.uses.names_in_result = names_shown
+        self.uses.names_used = self.evidence.names_used = names_used
+
+
 # The events by which a session is set up before anything is said.
 _SETUP: Final = (SessionOpened, ToolsOffered, ModeChanged, ModelSwitched, ProfileChanged)
-# Tokens of which a price is given.
-_MILLION: Final = 1_000_000
 
 
 class Session:
@@ -475,11 +538,11 @@ class Session:
     @property
     def bills(self) -> tuple[float, float] | None:
         """Input tokens that were paid, and what the same requests would have cost without us; `None` if that is not known."""
-        price = self.card.prices.input
-        if self.two_bills is None or not price:
+        tariff = Tariff.of(self.card)
+        if self.two_bills is None or tariff is None or not tariff.prices.input:
             return None
         paid, direct = self.two_bills()
-        return paid * _MILLION / price, direct * _MILLION / price
+        return tariff.input_tokens(paid), tariff.input_tokens(direct)
 
     def _room_for_edits(self) -> float | None:
         """Input tokens that edits may lose, without those that the live prefix may lose because it lives for less than the owner's."""

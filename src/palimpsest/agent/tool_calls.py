@@ -127,7 +127,7 @@ async def run_calls(
 
 def answer_pending(session: Session, stop: str) -> None:
     """Record a result for every pending call: unknown outcome if its tool had started, else that it was not run, by the stop reason."""
-    started = set(session.log.health.started)
+    started = set(session.log.started_calls)
     for item in pending_calls(session.log.view.items):
         call = item.content
         if isinstance(call, ToolCall):

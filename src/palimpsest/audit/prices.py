@@ -33,7 +33,7 @@ from palimpsest.core.tokens import CountsTokens
 from palimpsest.core.view import Scope, StateProjection, View
 from palimpsest.core.view_projection import ViewProjection
 from palimpsest.wire.encode import is_bound
-from palimpsest.wire.models import simulated_cost
+from palimpsest.wire.models import Tariff
 
 
 class Rates(Value, frozen=True):
@@ -178,9 +178,6 @@ class RentProjection:
         self._state = _Rent()
 
 
-_PER = 1_000_000
-
-
 class Price(Value, frozen=True):
     """The extra dollars of the next request, the dollars that every later one saves, `None` without known prices, and the reasoning lost.
 
@@ -202,10 +199,11 @@ def price_of(before: View, after: View, situation: Situation) -> Price:
         return Price(reasoning_lost=lost)
     saved = counter.total(before) - counter.total(after)
     now, then = next_bills(before, after, situation, saved)
-    rates = rates_of(card, situation.cache)
-    again = situation.rethought * (lost.tokens or 0) * prices.output / _PER if lost is not None else 0.0
-    usd = simulated_cost(then, prices).total - simulated_cost(now, prices).total + again
-    return Price(usd, saved * rates.read * card.prices.input / _PER, lost)
+    rates, tariff = rates_of(card, situation.cache), Tariff(prices)
+    thought = 0 if lost is None else lost.tokens or 0
+    again = situation.rethought * tariff.bill(Usage(output=thought), prompt=0).total
+    usd = tariff.bill(then).total - tariff.bill(now).total + again
+    return Price(usd, tariff.usd(saved * rates.read), lost)
 
 
 def next_bills(before: View, after: View, situation: Situation, saved: int) -> tuple[Usage, Usage]:

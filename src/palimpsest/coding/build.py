@@ -38,7 +38,7 @@ from palimpsest.coding.tools.sandbox import Area, Sandbox, find_sandbox
 from palimpsest.coding.tools.search import GLOB, GREP
 from palimpsest.coding.tools.tasks import TaskGraph, plan_tool
 from palimpsest.coding.tools.toolset import Toolset, standard_tools, task_graph
-from palimpsest.coding.world import ContextParts, LocalWorld, WorldNow, memory_shelf, session_state, shelf_of, skills_of
+from palimpsest.coding.world import ContextParts, LocalWorld, WorldNow, memory_shelf, session_state, shelf_of, skills_of, unconfined
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import EMPTY_MAPPING
 from palimpsest.core.log import Log
@@ -281,7 +281,8 @@ def profile_parts(session: Session, root: Path, home: AnyHome) -> ProfileParts:
     """
     profile, required = session.profile, [source for source in session.profile.sources.sources if source.is_required]
     if required:
-        here = LocalWorld(session_state(session, root), home.clock)
+        # What is observed is only checked; it is stated by the world of the session, which hides what rules restrict.
+        here = LocalWorld(session_state(session, root), home.clock, hides=lambda _: False, wrap=unconfined)
         for source in required:
             source.observe(here)
     if session.log.opened.opener is not None or not (profile.scratchpad or profile.keeps_plan):

@@ -83,8 +83,8 @@ class LocalWorld:
     fetch_seconds: float = FETCH_SECONDS
     pages: dict[str, str | None] = field(default_factory=dict)
     unfetched: dict[str, str] = field(default_factory=dict)
-    hides: Callable[[str], bool] = field(default=lambda _: False, repr=False, compare=False)
-    wrap: Wrap = field(default=lambda arguments: arguments, repr=False, compare=False)
+    hides: Callable[[str], bool] = field(kw_only=True, repr=False, compare=False)
+    wrap: Wrap = field(kw_only=True, repr=False, compare=False)
     temp: Path | None = field(default=None, repr=False, compare=False)
     _git: list[GitFacts | None] = field(default_factory=list, repr=False)
 
@@ -173,7 +173,12 @@ def _files(top: Path, depth: int | None) -> Iterator[Path]:
             yield Path(folder) / name
 
 
-def git_facts(cwd: str, wrap: Wrap = lambda arguments: arguments, temp: Path | None = None) -> GitFacts | None:
+def unconfined(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a command as it is, for a world whose git runs in no sandbox."""
+    return arguments
+
+
+def git_facts(cwd: str, wrap: Wrap, temp: Path | None = None) -> GitFacts | None:
     """Return the state of the repository that holds a folder; `None` if there is none, or no git.
 
     What git does not say in time, or of a repository that leads out of its folder, is stated as unknown.
@@ -463,7 +468,7 @@ def skills_of(session: Session, root: Path, hides: Callable[[str], bool]) -> Fin
     """Return what finds the skills of a session: those that its profile lists, so that what is listed can be loaded."""
 
     def find() -> tuple[KnownSkill, ...]:
-        world = LocalWorld(session_state(session, root), session.environment.clock, hides=hides)
+        world = LocalWorld(session_state(session, root), session.environment.clock, hides=hides, wrap=unconfined)
         return tuple(KnownSkill(skill.name, skill.description, skill.path) for skill in session.profile.skills(world))
 
     return find

@@ -27,13 +27,14 @@ from palimpsest.wire.json_reading import is_json, text
 from palimpsest.wire.models import WireName
 from palimpsest.wire.reply import error_object, thinking_refused
 from palimpsest.wire.request import is_given
-from palimpsest.wire.stream import Assembler, assembler, decode_object
+from palimpsest.wire.stream import assembler, decode_object
+from palimpsest.wire.wires import WIRES, Assembler
 
 
 def leading_system_messages(messages: Sequence[object], wire: WireName) -> int:
     """Return how many messages at the beginning of a list are instructions; Anthropic Messages has a field for these."""
     count = 0
-    while wire != "anthropic" and count < len(messages) and _role(messages[count]) in ("system", "developer"):
+    while not WIRES[wire].system_beside_list and count < len(messages) and _role(messages[count]) in ("system", "developer"):
         count += 1
     return count
 
@@ -423,7 +424,7 @@ class FollowedList:
             return
         self._wire = detected_wire(messages[len(self._mirror.elements.known) :] or messages)
         # Of the others, both have system messages in the list.
-        default: WireName = "chat" if self.wire == "anthropic" and leading_system_messages(messages, "chat") else self.wire
+        default: WireName = "chat" if WIRES[self.wire].system_beside_list and leading_system_messages(messages, "chat") else self.wire
         if (self._wire or default) != self.wire:
             self._mirror.shape = self._shape(self._wire or default)
 

@@ -67,7 +67,7 @@ from palimpsest.policies.profiles import ThriftNumbers, with_numbers
 from palimpsest.wire.binding import COMPACTION_TYPES, fold_into_block, is_compaction
 from palimpsest.wire.encoding import opaque_type
 from palimpsest.wire.json_reading import Json, parse, tables_at, text
-from palimpsest.wire.models import cost, total_usd
+from palimpsest.wire.models import Tariff
 from palimpsest.wire.request import Params
 
 
@@ -387,8 +387,7 @@ def _asking_cost(reply: ModelReplied, situation: Situation) -> str:
     if not prices.are_known:
         return ""
     usages = [usage for usage in (reply.usage, *(each.usage for each in reply.beside)) if usage.total]
-    bills = [cost(usage, prices) for usage in usages]
-    usd = total_usd(None if bill is None else bill.total for bill in bills) if bills else None
+    usd = sum(Tariff(prices).bill(usage).total for usage in usages) if usages else None
     return f"asking: {cost_text(usd)}"
 
 
@@ -406,7 +405,6 @@ def _parts(content: Content) -> tuple[Content, ...]:
     return () if isinstance(content, ToolCall) else (content,)
 
 
-_MILLION: Final = 1_000_000
 # A text of about as many tokens as a summary by the provider usually has, to price the view with one.
 _USUAL_TEXT: Final = "summary " * USUAL_SUMMARY
 
@@ -459,8 +457,9 @@ class CheaperCompaction:
         cached = min(situation.cache.longest(situation.now), situation.used)
         asking = rates.read * cached + rates.write * (situation.used - cached) + rates.output * USUAL_SUMMARY
         again = rates.write * _in_use(situation, after)
-        theirs += asking * card.prices.input / _MILLION
-        ours += again * card.prices.input / _MILLION
+        tariff = Tariff(prices_of(card.prices))
+        theirs += tariff.usd(asking)
+        ours += tariff.usd(again)
         return (
             "" if theirs <= ours else f"the provider's compaction would cost about ${theirs:.4f}, ours ${ours:.4f} with what is read again"
         )

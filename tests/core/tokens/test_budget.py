@@ -2,7 +2,7 @@
 
 import pytest
 
-from palimpsest.audit.sizes import claude_list_size, claude_size, codex_size
+from palimpsest.audit.sizes import claude_list_size, claude_size, responses_size
 from palimpsest.core.budget import Budget, Decision, decide, percent_until, used
 from palimpsest.core.items import Item, Signature, Text, Thinking, ToolResult
 from palimpsest.core.token_counter import TokenCounter
@@ -90,21 +90,21 @@ def _signed_view(reported: Reported | None) -> View:
 @pytest.mark.states("CX-20")
 def test_used_adds_the_items_after_the_newest_model_item() -> None:
     view = _signed_view(Reported(1_000, seq=7))
-    result = codex_size(ToolResult("c", (Text("ok"),)))
-    assert used(view, TokenCounter(codex_size)) == 1_000 + result
+    result = responses_size(ToolResult("c", (Text("ok"),)))
+    assert used(view, TokenCounter(responses_size)) == 1_000 + result
 
 
 @pytest.mark.states("CX-20")
 def test_old_encrypted_reasoning_is_added_where_the_server_does_not_count_it() -> None:
     view = _signed_view(Reported(1_000, seq=7))
-    result = codex_size(ToolResult("c", (Text("ok"),)))
-    assert used(view, TokenCounter(codex_size), old_signatures=True) == 1_000 + result + 588
+    result = responses_size(ToolResult("c", (Text("ok"),)))
+    assert used(view, TokenCounter(responses_size), old_signatures=True) == 1_000 + result + 588
 
 
 @pytest.mark.states("CX-20")
 def test_encrypted_reasoning_after_the_newest_user_message_is_not_added() -> None:
     view = _signed_view(Reported(1_000, seq=8))
-    assert used(View(items=view.items[3:], reported=view.reported), TokenCounter(codex_size), old_signatures=True) == 1_000
+    assert used(View(items=view.items[3:], reported=view.reported), TokenCounter(responses_size), old_signatures=True) == 1_000
 
 
 @pytest.mark.parametrize(("total", "left"), [(0, 100), (12_000, 100), (135_200, 50), (244_800, 6), (258_400, 0), (400_000, 0)])

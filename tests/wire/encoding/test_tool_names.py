@@ -19,8 +19,8 @@ from palimpsest.wire.encoding import wire_names
 from palimpsest.wire.json_reading import is_object
 from palimpsest.wire.models import ModelCard, WireName, card
 from palimpsest.wire.request import LONGEST_NAME, Params, Tool
-from palimpsest.wire.rules import check_request
 from palimpsest.wire.stream import decode_response
+from palimpsest.wire.wires import check_request
 
 CLAUDE = card("claude-sonnet-4-5")
 GPT = card("gpt-5.5")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from palimpsest.wire.models import WireName
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 Body = dict[str, Any]
 
