@@ -126,7 +126,6 @@ def coding_agent(
         jobs=jobs,
         exit_seconds=config.jobs.exit_seconds,
         adjust=lambda around: _with_retries(around, config.retries),
-        drops_blank=drops_blank,
     )
     try:
         opened.resources.push_async_callback(providers.aclose)
@@ -134,7 +133,7 @@ def coding_agent(
     except BaseException:
         opened.release()
         raise
-    return Agent(replace(parts, notices=(*parts.notices, *hooks.notices)))
+    return Agent(replace(parts, notices=(*parts.notices, *hooks.notices), drops_blank=parts.drops_blank and drops_blank))
 
 
 def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approve = no_approver) -> tuple[str, ...]:
