@@ -511,7 +511,8 @@ def _declared(
     business: BusinessState | None,
 ) -> DeferredTools:
     """The tools that are declared to the model, and those that it has to search for."""
-    enabled = [tool for tool in offered if settings.offers(tool.name)]
+    only = settings.only
+    enabled = [tool for tool in offered if tool.name not in settings.disabled and (only is None or tool.name in only)]
     own = [tool for tool in enabled if tool not in installed.tools]
     if session.profile.tool_forms != "own" or session.card.wire == "responses":
         from palimpsest.coding.codex_tools import in_forms  # most sessions declare our tools as they are
