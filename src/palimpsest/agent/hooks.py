@@ -395,37 +395,35 @@ class Refusal:
 
 
 class SessionHooks:
-    """The hooks of a session at work. `cwd` is the project folder, `since` the newest event before the hooks were there."""
+    """The hooks of a session at work. `cwd` is the project folder, `since` the newest event before the hooks were there.
 
-    def __init__(self, hooks: Iterable[Hook] = (), cwd: str = "", *, source: str = "startup", since: int = 0) -> None:
-        self._hooks = Hooks(hooks)
+    `set_state` moves the task to another business state; it is `None` in a session without one.
+    """
+
+    def __init__(
+        self,
+        hooks: Iterable[Hook] = (),
+        cwd: str = "",
+        *,
+        source: str = "startup",
+        since: int = 0,
+        set_state: Callable[[str], None] | None = None,
+    ) -> None:
+        self._hooks = Hooks(hooks, set_state)
         self._cwd = cwd
         self._source = source
         self._cursor = since
         self._for_fold: tuple[HookContext, ...] = ()
 
-    @property
-    def declared(self) -> tuple[Hook, ...]:
-        """The hooks, in the order in which their results are joined."""
-        return self._hooks.declared
-
-    @property
-    def set_state(self) -> Callable[[str], None] | None:
-        """What moves the task to another business state; `None` in a session without one."""
-        return self._hooks.set_state
-
-    @set_state.setter
-    def set_state(self, set_state: Callable[[str], None]) -> None:
-        self._hooks.set_state = set_state
+    def extended(self, hooks: Iterable[Hook], set_state: Callable[[str], None] | None = None) -> "SessionHooks":
+        """Return these hooks with further ones behind them, for a session that has not begun its first turn."""
+        every = (*self._hooks.declared, *hooks)
+        return SessionHooks(every, self._cwd, source=self._source, since=self._cursor, set_state=set_state)
 
     def has_moved(self) -> bool:
         """Whether a hook has moved the task since this was asked last."""
         moved, self._hooks.has_moved = self._hooks.has_moved, False
         return moved
-
-    def add(self, hooks: Iterable[Hook]) -> None:
-        """Add hooks behind those that exist."""
-        self._hooks = Hooks((*self._hooks.declared, *hooks), self._hooks.set_state)
 
     async def begin(self, session: Session) -> None:
         """Run the hooks of the session start at the first turn, and those of folds that happened between turns."""

@@ -367,14 +367,14 @@ class _FinishedRun:
 class Jobs:
     """Runs the jobs of one session in tasks of their own. No turn waits for them, and none of them can break one.
 
-    The user gets one line when a job fails, and none for its next failures in a row. Raises `BadInput` if two jobs have one name.
+    The user gets one line when a job fails, and none for its next failures in a row. `exit_seconds` are given to all of them at the end.
+    Raises `BadInput` if two jobs have one name.
     """
 
-    def __init__(self, session: Session, jobs: Iterable[Job] = ()) -> None:
+    def __init__(self, session: Session, jobs: Iterable[Job] = (), exit_seconds: float = EXIT_SECONDS) -> None:
         self._session = session
-        self.jobs: tuple[Job, ...] = ()
-        self.add(jobs)
-        self.exit_seconds = EXIT_SECONDS
+        self.jobs = distinct_jobs(jobs)
+        self.exit_seconds = exit_seconds
         self._running: dict[str, asyncio.Task[None]] = {}
         self._held: list[_FinishedRun] = []
         self._idle: asyncio.Task[None] | None = None

@@ -48,7 +48,8 @@ class Limits(Struct, frozen=True):
         instead = "limit tokens instead (--max-tokens, max_tokens)"
         price_of_limit(card, self.usd, instead, "max_usd")
         if is_priced_apart(msgspec.json.encode(params)):
-            why = f"the limit of ${self.usd:g} cannot be kept, because no price is known for the tier, speed or place that requests ask for"
+            what = "the tier, speed, place or search that requests ask for"
+            why = f"the limit of ${self.usd:g} cannot be kept, because no price is known for {what}"
             raise BadInput(f"{why}; {instead}, or ask for the standard one", where="max_usd")
 
 

@@ -17,10 +17,10 @@ from palimpsest.agent.feed import Feed
 from palimpsest.agent.hooks import SessionHooks, with_notes
 from palimpsest.agent.session import Session
 from palimpsest.agent.tool import CURRENT_CALL, AgentTool, ToolOutput, call_text, define, one_line, own_call
-from palimpsest.agent.turn_files import NoTurnFiles, TurnFiles
+from palimpsest.agent.turn_files import TurnSnapshots
 from palimpsest.agent.workspace import Workspace
 from palimpsest.core.errors import PalimpsestError, raised_text
-from palimpsest.core.events import Failed, PermissionAsked, Permitted, ProcessStarted, ToolRefused, ToolReturned, ToolStarted
+from palimpsest.core.events import Failed, PermissionAsked, Permitted, ProcessStarted, ToolRefused, ToolReturned, ToolsOffered, ToolStarted
 from palimpsest.core.items import Part, Text, ToolCall, ToolResult, pending_calls, text_of
 from palimpsest.core.log import UNKNOWN_OUTCOME
 from palimpsest.core.tokens import estimate
@@ -28,6 +28,7 @@ from palimpsest.core.truncate import PREVIEW_ABOVE
 from palimpsest.policies.limits import PreviewLimiter
 from palimpsest.policies.profile import UNLIMITED, ResultLimiter
 from palimpsest.sources.progress import search_tools
+from palimpsest.wire.encode import recorded_tools
 from palimpsest.wire.request import Tool
 
 # Seconds. Tools have shorter limits of their own; this one ends a tool that has none.
@@ -79,12 +80,21 @@ class Toolbox(Struct, frozen=True):
     approve: Callable[[PermissionAsked], Awaitable[Approval]] = no_approver
     remember: Callable[[str], None] = field(default=lambda _: None)
     attach: Callable[[AgentTool, tuple[str, ...]], tuple[Part, ...]] = field(default=lambda *_: ())
-    files: TurnFiles = field(default_factory=NoTurnFiles)
+    files: TurnSnapshots = field(default_factory=TurnSnapshots)
 
     def find(self, name: str) -> AgentTool | None:
         """The tool that is called by a name: that of its declaration, or ours where another name was declared for it."""
         found = self.tools.get(name)
         return found or next((tool.own for tool in self.tools.values() if tool.own is not None and tool.own.name == name), None)
+
+
+def offer_tools(session: Session, tools: Mapping[str, AgentTool]) -> None:
+    """Declare these tools from the next call on, and record it if they differ from those that were offered last."""
+    declared = tuple(tool.declaration for tool in tools.values())
+    address = session.keep_tools(declared)
+    if address != session.offered_tools:
+        session.log.append(ToolsOffered(address, tuple(tools)))
+    session.tools = declared
 
 
 class _Admission(NamedTuple):
@@ -479,52 +489,50 @@ def within_budget(own: Sequence[AgentTool], others: Iterable[AgentTool], budget:
 class DeferredTools:
     """The deferred tools of a session. Loading one adds it to `tools`, which the loop looks up calls in, and offers it.
 
-    `offered_before` is the blob of the tools that the session was offered before this process: those that join late are loaded again.
+    On creation, those that a resumed session was offered last, or had in its last call, are loaded again.
     """
 
-    def __init__(self, tools: dict[str, AgentTool], deferred: Iterable[AgentTool], offered_before: str = "") -> None:
-        self._tools = tools
-        self._offered_before = offered_before
+    def __init__(self, session: Session, tools: dict[str, AgentTool], deferred: Iterable[AgentTool]) -> None:
+        self._session = session
+        self.tools = tools
+        # The tools that were offered before this process: those that join late are loaded again.
+        self._offered_before = session.offered_tools
         self._deferred = {tool.name: tool for tool in deferred}
-        self.offer: Callable[[], None] = lambda: None
         if self._deferred:
             tools[SEARCH] = tool_search_tool(self.load)
+        self._load_again()
 
     @property
     def declarations(self) -> tuple[Tool, ...]:
         """All of them, loaded or not; the source tells them apart by the tools that are offered."""
         return tuple(tool.declaration for tool in self._deferred.values())
 
-    def join(self, session: Session, tools: Iterable[AgentTool]) -> None:
+    def join(self, tools: Iterable[AgentTool]) -> None:
         """Add tools that came during a session, and offer them: declared as long as the budget has room, else deferred."""
-        declared = list(self._tools.values())
-        loaded, rest = within_budget(declared, tools, tool_budget(session))
-        self._tools.update((tool.name, tool) for tool in loaded)
+        loaded, rest = within_budget(list(self.tools.values()), tools, tool_budget(self._session))
+        self.tools.update((tool.name, tool) for tool in loaded)
         self._deferred.update((tool.name, tool) for tool in rest)
-        if self._deferred and SEARCH not in self._tools:
-            self._tools[SEARCH] = tool_search_tool(self.load)
-        self.load_again(session)
-        self.offer()
+        if self._deferred and SEARCH not in self.tools:
+            self.tools[SEARCH] = tool_search_tool(self.load)
+        self._load_again()
+        offer_tools(self._session, self.tools)
 
     def load(self, query: str) -> tuple[Tool, ...]:
         """Load the tools that fit a query, best first, and return their declarations; empty if none fits."""
         found = search_tools(query, self.declarations)
-        self._add(tool.name for tool in found)
+        if self._add(tool.name for tool in found):
+            offer_tools(self._session, self.tools)
         return found
 
-    def load_again(self, session: Session) -> None:
-        """Load the tools that a resumed session was offered last, or had in its last call."""
-        call = session.log.view.call
+    def _load_again(self) -> None:
+        call = self._session.log.view.call
         for blob in dict.fromkeys(("" if call is None else call.tools, self._offered_before)):
             if blob and self._deferred:
-                from palimpsest.wire.encode import recorded_tools  # a new session has no past request
-
                 # Without the record the model finds them again.
                 with suppress(PalimpsestError):
-                    self._add(tool.name for tool in recorded_tools(blob, session.environment.blobs.get))
+                    self._add(tool.name for tool in recorded_tools(blob, self._session.environment.blobs.get))
 
-    def _add(self, names: Iterable[str]) -> None:
-        new = [name for name in names if name in self._deferred and name not in self._tools]
-        if new:
-            self._tools.update((name, self._deferred[name]) for name in new)
-            self.offer()
+    def _add(self, names: Iterable[str]) -> bool:
+        new = [name for name in names if name in self._deferred and name not in self.tools]
+        self.tools.update((name, self._deferred[name]) for name in new)
+        return bool(new)

@@ -581,7 +581,26 @@ def _plain(found: Repository) -> Repository:
         with os.scandir(folder) as entries:
             if linked := next((entry.path for entry in entries if entry.is_symlink()), None):
                 raise _refused(Path(linked), "is a link")
+    if waiting := next(filter(_is_no_file, _entries_below(names)), None):
+        raise _refused(Path(waiting.path), "is not a regular file, and git would wait for it")
     return found
+
+
+def _entries_below(top: Path) -> Iterator["os.DirEntry[str]"]:
+    """Everything below a folder but folders; links are not followed."""
+    folders = [str(top)]
+    for folder in folders:
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                else:
+                    yield entry
+
+
+def _is_no_file(entry: "os.DirEntry[str]") -> bool:
+    """Whether reading an entry may wait for ever: it is a named pipe or the like, or a link to one."""
+    return not entry.is_file() and (not entry.is_symlink() or Path(entry.path).exists())
 
 
 def _borrow(found: Repository, place: int) -> tuple[str, ...]:

@@ -596,7 +596,7 @@ def _reply_of_message(message: Json, blocks: Sequence[tuple[Json, str]], card: M
     reply = replace(
         reply,
         beside=beside,
-        tier=tier_of(table_at(message, "usage")),
+        tier=tier_of(table_at(message, "usage"), table_at(message, "usage"), (block for block, _ in blocks)),
         stop_details=Raw(decode_dump(details).encode()) if details else DECODE_NULL,
     )
     return _with_transformations(replace(reply, applied_edits=applied_edits(message), diagnosis=_diagnosis(message)), message)

@@ -427,7 +427,7 @@ class ChunkAssembler:
         calls = sorted(self._calls, key=lambda call: call.place)
         parts.extend(call.content(number) for number, call in enumerate(calls))
         reply = reply_of(parts, self._stop, decode_usage(self._usage), self._card, self._id, refused=self._refused)
-        return replace(reply, tier=self._tier)
+        return replace(reply, tier=" ".join(filter(None, (self._tier, tier_of({}, self._usage)))))
 
 
 def _parts(delta: Json, kind: str) -> str:

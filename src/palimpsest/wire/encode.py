@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from hashlib import sha256
 from itertools import groupby, islice
 from typing import Final, NamedTuple, Self
@@ -392,7 +393,7 @@ class PastThinking:
     def _blocks(self, items: list[Item], call: CallStarted) -> Iterator[object]:
         """The blocks in which a reply is sent back, as the model that made it is sent them."""
         encoder: Encoder | None = None
-        for kind, run in groupby(items, _block_kind):
+        for kind, run in groupby(items, partial(_block_kind, wire=call.wire)):
             if kind == "thinking":
                 yield from ({"type": "redacted_thinking", "data": _secret(item.content)} for item in run)
             elif kind == "blank":
@@ -480,11 +481,12 @@ def _maker(content: Content) -> str:
     return content.model if isinstance(content, Opaque) else ""
 
 
-def _block_kind(item: Item) -> str:
-    """How the block of an item in a reply is found: a text of white space counts, although it is not sent back."""
+def _block_kind(item: Item, wire: str) -> str:
+    """How the block of an item in a reply is found: a text of white space counts, although only Responses is sent it back."""
     if content_key(item.content):
         return "thinking"
-    return "blank" if isinstance(item.content, Text) and not item.content.text.strip() else "other"
+    is_blank = wire != "responses" and isinstance(item.content, Text) and not item.content.text.strip()
+    return "blank" if is_blank else "other"
 
 
 def _sent_wire(call: CallStarted) -> WireName | None:

@@ -101,6 +101,7 @@ class Prices(Value, frozen=True):
     """Dollars per million tokens; tokens whose cache price is `None` cost as much as input.
 
     Prices of zero are unknown, unless the model is `free`. They hold from the day `since` on (ISO 8601, UTC), and `before` it others.
+    `later` are those of the last day that is known, with all before them; `None` if these are the last.
     """
 
     input: float = 0.0
@@ -112,6 +113,7 @@ class Prices(Value, frozen=True):
     free: bool = False
     since: str = ""
     before: "Prices | None" = None
+    later: "Prices | None" = None
 
     def __post_init__(self) -> None:
         for name in ("input", "output", "cache_read", "cache_write", "cache_write_long"):
@@ -128,7 +130,7 @@ class Prices(Value, frozen=True):
 
     def on(self, day: str) -> "Prices":
         """The prices of a day, given as ISO 8601."""
-        found = self
+        found = self if self.later is None else self.later
         while day < found.since and found.before is not None:
             found = found.before
         return found
@@ -627,9 +629,9 @@ class Tariff(Value, frozen=True):
     prices: Prices
 
     @classmethod
-    def of(cls, card: ModelCard | None, day: str = "9999") -> Self | None:
-        """The tariff of a model on a day (ISO 8601; default: the newest); `None` if its prices are not known."""
-        prices = None if card is None else card.prices.on(day)
+    def of(cls, card: ModelCard | None, day: str = "") -> Self | None:
+        """The tariff of a model on a day (ISO 8601; default: as the card has it); `None` if its prices are not known."""
+        prices = None if card is None else card.prices.on(day) if day else card.prices
         return cls(prices) if prices is not None and prices.are_known else None
 
     def bill(self, usage: Usage, prompt: int | None = None) -> Cost:
@@ -674,8 +676,10 @@ def priced_card(model: str, asked: str, cards: tuple[ModelCard, ...]) -> ModelCa
     called = find_card(asked, cards) if asked else None
     if called is not None and model in ("", asked, called.api_name):
         return called
-    if called is not None and Tariff.of(called) is not None and not any(_is_listed(called.prices, known.prices) for known in CARDS):
-        return called
+    if called is not None and Tariff.of(called) is not None:
+        prices = called.prices.later or called.prices
+        if not any(_is_listed(prices, known.prices) for known in CARDS):
+            return called
     if called is not None and parse_model_name(model).card == parse_model_name(called.api_name or called.name).card:
         return called
     replied = find_card(model, cards) if model else None
@@ -718,9 +722,24 @@ class PriceBook:
     def _tariff(self, model: str, asked: str, day: int) -> Tariff | None:
         key = (model, asked, day)
         if key not in self._known:
-            date = datetime.fromtimestamp(min(day, _LAST_DAY) * _DAY_SECONDS, UTC).date().isoformat()
-            self._known[key] = Tariff.of(priced_card(model, asked, self._cards), date)
+            self._known[key] = Tariff.of(priced_card(model, asked, self._cards), _iso_day(day))
         return self._known[key]
+
+
+def price_day(now: int) -> str:
+    """The UTC day whose prices hold at a time in milliseconds, as ISO 8601."""
+    return _iso_day(now // (1_000 * _DAY_SECONDS))
+
+
+def _iso_day(day: int) -> str:
+    return datetime.fromtimestamp(max(0, min(day, _LAST_DAY)) * _DAY_SECONDS, UTC).date().isoformat()
+
+
+def at_prices_of(card: ModelCard, day: str) -> ModelCard:
+    """The card with the prices of a day (ISO 8601) and, for the calls of other days, all others."""
+    newest = card.prices.later or card.prices
+    found = newest.on(day)
+    return card if found is card.prices else replace(card, prices=found if found is newest else replace(found, later=newest))
 
 
 def total_usd(parts: Iterable[float | None]) -> float | None:

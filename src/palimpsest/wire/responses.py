@@ -462,7 +462,8 @@ def _reply(response: DecodeJson, output: list[DecodeJson], card: ModelCard) -> M
     refused = any(text(part, "type") == "refusal" for item in output for part in tables_at(item, "content"))
     reason = text(table_at(response, "incomplete_details"), "reason") or text(response, "status")
     reply = reply_of(parts, reason, decode_usage(table_at(response, "usage")), card, text(response, "id"), refused=refused)
-    return replace(reply, diagnosis=_diagnosis(table_at(response, "prompt_cache_diagnostics")), tier=tier_of(response))
+    tier = tier_of(response, table_at(response, "usage"), output)
+    return replace(reply, diagnosis=_diagnosis(table_at(response, "prompt_cache_diagnostics")), tier=tier)
 
 
 def _diagnosis(said: DecodeJson) -> CacheDiagnosis | None:

@@ -252,6 +252,10 @@ def test_a_denial_yields_only_to_a_rule_that_names_the_file_or_lies_in_the_folde
     [
         ("reed(.env)", "there is no tool reed; did you mean `read(.env)`?"),
         ("xyzzy", "there is no tool xyzzy; the tools are read, edit"),
+        ("Print", "there is no tool Print; the tools are read, edit"),
+        ("Cat(x)", "there is no tool Cat; the tools are read, edit"),
+        ("Search(x)", "there is no tool Search; the tools are read, edit"),
+        ("Editt(x)", "did you mean `edit(x)`?"),
         ("ExitPlanMode", "there is no tool like ExitPlanMode here"),
         ("Task(Explore)", "write `deny spawn_agent`"),
         ("mcp__a__b(x)", "write `deny mcp__a__b`"),
