@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-import pytest
+from every_case import every_case
 
 from pal_lab.__main__ import COMMANDS
 
@@ -12,7 +12,7 @@ def lab(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "pal_lab", *words], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@every_case("name", COMMANDS)
 def test_a_name_stands_for_a_command_of_pal(name: str) -> None:
     shown = lab(name, "--help")
     words, _, _ = " ".join(COMMANDS[name]).partition(" --")

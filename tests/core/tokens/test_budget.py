@@ -1,6 +1,7 @@
 """Budget thresholds, used tokens and decisions."""
 
 import pytest
+from every_case import every_case
 
 from palimpsest.audit.sizes import claude_list_size, claude_size, codex_size
 from palimpsest.core.budget import Budget, Decision, decide, percent_until, used
@@ -16,7 +17,7 @@ def _text(item_id: str, text: str, kind: str = "user") -> Item:
     return Item(item_id, "assistant" if kind == "assistant" else "user", Text(text))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("tokens", "decision"),
     [(0, "rest"), (119, "rest"), (120, "warn"), (139, "warn"), (140, "clear"), (159, "clear"), (160, "compact"), (190, "block")],
 )
