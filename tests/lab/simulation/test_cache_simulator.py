@@ -94,7 +94,7 @@ def test_a_summary_reads_what_the_conversation_left_in_the_cache() -> None:
 
 @every_case("name", PROFILES)
 def test_marks_stand_where_the_wire_would_put_them(name: str) -> None:
-    assert sum(_same_marks(synthetic_session(seed, 400), name) for seed in (2, 3)) > 50
+    assert _same_marks(synthetic_session(2, 400), name) > 25
 
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason=WITHOUT)
