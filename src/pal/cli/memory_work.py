@@ -183,7 +183,7 @@ def _carried_out(places: PipelinePlaces, plan: RunPlan, chosen: _ChosenModel, us
 
 def _indexed(places: PipelinePlaces) -> Refreshed:
     """Bring the index over past sessions up to date, so that the next recall does not read logs."""
-    with closing(open_sessions(places.home.folder, places.home.store)) as sessions:
+    with closing(open_sessions(places.home.local_folder, places.home.store)) as sessions:
         return sessions.refresh(_INDEX_SECONDS)
 
 

@@ -5,11 +5,8 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
-
-from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import SessionOpened, Titled
@@ -19,7 +16,7 @@ from palimpsest.core.text import lazy_pattern
 from palimpsest.stores.files import FileDocument
 from palimpsest.stores.in_memory import MemoryBlobs, MemoryDocument, MemorySessions
 from palimpsest.stores.sessions import BlobFolder, JsonlSessions, new_session_id
-from palimpsest.wire.models import CARDS, ModelCard
+from palimpsest.wire.models import CARDS, ModelCard, at_prices_of, price_day
 
 _CARDS: Final = "cards.toml"
 _OPENING_BYTES = 64 * 1024
@@ -99,10 +96,9 @@ class Home(ABC):
 
     def cards(self) -> tuple[ModelCard, ...]:
         """Return all model cards with the prices of today and before; the user's cards replace built-in ones of the same name."""
-        own = self.own_cards()
-        names, day = {card.name for card in own}, datetime.fromtimestamp(self.clock.now() / 1_000, UTC).date().isoformat()
-        cards = (*own, *(card for card in CARDS if card.name not in names))
-        return tuple(card if card.prices.since <= day else replace(card, prices=card.prices.on(day)) for card in cards)
+        own, day = self.own_cards(), price_day(self.clock.now())
+        names = {card.name for card in own}
+        return tuple(at_prices_of(card, day) for card in (*own, *(card for card in CARDS if card.name not in names)))
 
     def own_cards(self) -> tuple[ModelCard, ...]:
         """Return the user's own cards, if there are any. Raises `BadInput` or `StoreError` if they cannot be read."""
