@@ -7,6 +7,7 @@ from typing import Any, Required, get_origin, get_type_hints
 
 import pytest
 from anthropic.types.message_create_params import MessageCreateParamsBase
+from every_case import every_case
 from msgspec import Raw
 from official_types import accept
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase
@@ -22,7 +23,7 @@ from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models import ModelCard, card
 from palimpsest.wire.request import Params, Tool
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 CLAUDE = card("claude-sonnet-4-5")
 GPT = card("gpt-5.5")
@@ -168,12 +169,11 @@ CASES: dict[str, tuple[Kind, Content]] = {
 }
 
 
-@pytest.mark.parametrize("mask", MASKS, ids=str)
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize(
+@every_case("mask", MASKS)
+@every_case("case", CASES)
+@every_case(
     ("model", "kind"),
     [(CLAUDE, MessageCreateParamsBase), (GPT, ResponseCreateParamsBase), (OPENAI, CompletionCreateParamsBase)],
-    ids=("anthropic", "responses", "chat"),
 )
 def test_the_clients_take_every_kind_of_item_shown_masked_and_erased(model: ModelCard, kind: Any, case: str, mask: Cover | None) -> None:
     said, content = CASES[case]

@@ -2,6 +2,7 @@ import json
 
 import msgspec
 import pytest
+from every_case import every_case
 from msgspec import Raw
 
 from palimpsest.core.errors import BadInput, BadLog, MissingBlob
@@ -15,7 +16,7 @@ from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.encode import call_events, encode, next_request, past_request
 from palimpsest.wire.models import ModelCard, Prices, card
 from palimpsest.wire.request import Params, Tool, resolved_params
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 TOOLS = (Tool("read", "Read a file."),)
 PARAMS = Params(max_tokens=99, temperature=0.5)
@@ -42,8 +43,8 @@ GPT = card("gpt-5-2025-08-07")
 CHAT = card("openai-compatible/x")
 
 
-@pytest.mark.parametrize("model", [CLAUDE, GPT, CHAT], ids=lambda model: model.wire)
-@pytest.mark.parametrize("params", [Params(), PARAMS, Params(thinking_budget=2_000), Params(effort="low", model="mine", reasoning=False)])
+@every_case("model", [CLAUDE, GPT, CHAT])
+@every_case("params", [Params(), PARAMS, Params(thinking_budget=2_000), Params(effort="low", model="mine", reasoning=False)])
 def test_resolved_parameters_give_the_same_bytes_and_are_resolved(model: ModelCard, params: Params) -> None:
     log = _log()
     log.append(UserSaid((Text("hi"),)))

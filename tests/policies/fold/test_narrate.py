@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from every_case import every_case
 from workplace import offline, online, reply, say, use, work
 
 from palimpsest.agent.calls import with_reply_limit
@@ -17,7 +18,7 @@ from palimpsest.policies.limits import prompt
 from palimpsest.policies.named import profile
 from palimpsest.providers.scripted import Scripted, ScriptedReply
 from palimpsest.wire.encode import encode
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 GOOD = (
     "## Goal\nMake the parser faster [1.0]\n## Approach\nProfile first [3]\n"
@@ -75,7 +76,7 @@ WRONG: list[tuple[ScriptedReply, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("wrong", "error"), WRONG)
+@every_case(("wrong", "error"), WRONG)
 @pytest.mark.states("PA-16")
 def test_a_narrative_that_cannot_be_used_is_left_out_recorded_and_the_fold_stands(wrong: ScriptedReply, error: str) -> None:
     session = busy()
