@@ -32,6 +32,7 @@ from palimpsest.memory.notebook import Notebook, make_team_notebook
 from palimpsest.memory.query import FoundMemory, search_notes, search_sessions
 from palimpsest.memory.recalled_handbook import found_summaries, summaries
 from palimpsest.memory.session_memory import project_memory
+from palimpsest.memory.store import MOST_FILES
 from palimpsest.memory.writing import LocatedNote, NewNote, add_note, edit_note, locate
 from palimpsest.stores.files import write_private
 from palimpsest.stores.home import Home
@@ -200,6 +201,8 @@ def search(*, words: tuple[str, ...], history: bool, passages: str | None, limit
             _print_found_memory(each)
     else:
         click.echo("nothing found", err=True)
+    if beyond := sum(notebook.beyond() for notebook in opened.notebooks(scope)):
+        click.echo(f"pal: not searched: {counted(beyond, 'note')} beyond the first {MOST_FILES:,} of a scope; forget some", err=True)
     if waiting:
         click.echo(f"pal: not in the index yet: {counted(waiting, 'session')}; search again to read more of them", err=True)
     if waiting or not found:

@@ -50,6 +50,7 @@ from palimpsest.memory.shown import (
     weigh_prompt,
     without_tags,
 )
+from palimpsest.memory.store import MOST_FILES
 from palimpsest.memory.vectors import embedding_of
 from palimpsest.memory.weigh import DEFAULT_WEIGHING, chain_of, importance
 
@@ -103,6 +104,8 @@ class MemorySearch:
             if lines.lines:
                 sections.append(_in_order(lines.lines, lines.ids, corrected))
                 left -= lines.tokens + 2
+        if beyond := sum(notebook.beyond() for notebook in self._memory.memories.notebooks):
+            sections.append(f"(not searched: {counted(beyond, 'note')} beyond the first {MOST_FILES:,} of a scope)")
         if waiting:
             sections.append(f"(not in the index yet: {counted(waiting, 'session')}; ask again for what they say)")
         return "\n\n".join(sections) or _NOTHING

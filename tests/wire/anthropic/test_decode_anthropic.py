@@ -89,6 +89,7 @@ def test_server_side_items_are_kept_verbatim_with_a_text_fallback() -> None:
         stop="end_turn",
         model="claude-sonnet-4-5",
         message="msg_02Ws",
+        tier="tool=web_search",
     )
 
 
