@@ -14,13 +14,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from palimpsest.agent.calls import answer_want, answered_together, at_moment
-from palimpsest.agent.limits import price_book
+from palimpsest.agent.limits import PRICED_APART, price_book
 from palimpsest.agent.session import Session, outcome_in_thread
 from palimpsest.audit.cache import FIVE_MINUTES_MS
 from palimpsest.audit.prices import MOST_PAUSES
 from palimpsest.core.errors import BadInput, BudgetSpent, Locked, OverBudget, PalimpsestError, raised_text
 from palimpsest.core.events import Failed, JobRan, Noticed, Recalled
-from palimpsest.core.ledger import JobState, job_purpose
+from palimpsest.core.ledger import JobState, is_priced_apart, job_purpose
 from palimpsest.core.plans import (
     Answer,
     Ask,
@@ -290,8 +290,10 @@ def _check_budget(session: Session, job: Job, calls: int, want: Ask) -> None:
         return
     card = session.named_card(want.model) if want.model else session.card
     advice, spent = "write its prices into cards.toml, or turn the job off", spent_usd(session, job.name)
-    if Tariff.of(card) is None:
-        raise OverBudget(f"no price is known for {card.name}, so that ${limits.usd:g} cannot be kept; {advice}", where=job.name)
+    # A job asks with the parameters of its session.
+    unknown = card.name if Tariff.of(card) is None else PRICED_APART if is_priced_apart(msgspec.json.encode(session.params)) else ""
+    if unknown:
+        raise OverBudget(f"no price is known for {unknown}, so that ${limits.usd:g} cannot be kept; {advice}", where=job.name)
     if spent is None:
         why = f"it is not known what earlier calls of the job cost, so that ${limits.usd:g} cannot be kept"
         raise OverBudget(f"{why}; {advice}", where=job.name)

@@ -22,6 +22,7 @@ from palimpsest.core.errors import BadInput, ConnectionLost
 from palimpsest.core.events import Failed, JobRan, ModelReplied, ToolReturned, Usage, UsageBeside
 from palimpsest.core.items import Text, ToolCall, text_of
 from palimpsest.core.plans import Answer, Ask, JobLimits, JobMoment, JobPlan, JobSituation, Moment, Proposal, Situation, Want
+from palimpsest.policies.profile import Profile
 from palimpsest.providers.retrying import RetryPolicy
 from palimpsest.providers.scripted import BrokenReply, Scripted
 from palimpsest.stores.home import Home
@@ -174,13 +175,17 @@ class Asking:
 
 
 def test_a_job_with_a_budget_in_dollars_asks_no_model_of_unknown_price_and_says_why() -> None:
-    async def run(limits: JobLimits) -> list[tuple[str, str]]:
-        async with Agent("openai-compatible/mine", provider=Scripted("hi", "word"), jobs=[Asking(limits)]) as agent:
+    async def run(limits: JobLimits, model: str = "openai-compatible/mine", way: str | Profile = "palimpsest") -> list[tuple[str, str]]:
+        async with Agent(model, profile=way, provider=Scripted("hi", "word"), jobs=[Asking(limits)]) as agent:
             await agent.ask("go")
             await agent.jobs.close()
             return [(event.body.status, event.body.why) for event in agent.session.log.events() if isinstance(event.body, JobRan)]
 
     advice = "write its prices into cards.toml, or turn the job off"
+    fast = "no price is known for the tier, speed, place or search that requests ask for, so that $1 cannot be kept"
+    assert asyncio.run(run(JobLimits(1.0, 1, 5.0), "gpt-5.5", profile("codex", {"service_tier": "fast"}))) == [
+        ("skipped", f"{fast}; {advice}")
+    ]
     why = f"no price is known for openai-compatible/mine, so that $1 cannot be kept; {advice}"
     assert asyncio.run(run(JobLimits(1.0, 1, 5.0))) == [("skipped", why)]
     assert asyncio.run(run(JobLimits(None, 1, 5.0))) == [("done", "")]

@@ -486,7 +486,14 @@ def test_an_allowed_reader_asks_if_it_may_show_a_denied_file(workspace: Workspac
     [
         *("ls", "ls -la", "git status", "git diff", "git log --oneline", "cat src/a.py", "grep -n x src/*.py", "grep -rn x src"),
         *("grep -rn x . --include=*.py", "grep -rn --include='*.py' --include='*.ts' x", "grep -n .env src/a.py", "find . -name .env"),
-        *("git diff src/a.py", "git diff HEAD src/a.py", "git log -p -3 src/a.py", "rg --files", "rg --files -g '*.py' src"),
+        *(
+            "git diff src/a.py",
+            "git diff HEAD src/a.py",
+            "git log -p -3 src/a.py",
+            "git log -S x src/a.py",
+            "rg --files",
+            "rg --files -g '*.py' src",
+        ),
         *("echo .env", "echo *", "wc -l ./*", "ls ./*"),
     ],
 )
@@ -502,6 +509,7 @@ def test_ordinary_reading_runs_although_a_file_is_denied(workspace: Workspace, c
         *("shopt -s dotglob; cat ./*", "grep -rn x . --include='*'", "grep -rn x . --include=*.py --include=.e*"),
         *("grep -rn x . --exclude=a --include=*.py", "grep -rn x . --include='[!a]*'", "echo .env | xargs cat", "cat $(echo .env)"),
         *("git diff src", "git diff HEAD", "git diff main src/a.py", "git log -p main", "git log -p --follow src/a.py", "git diff .env"),
+        *("git log -S API", "git log -SAPI --oneline", "git log -G 'API=[a-f]'", "git show --name-only -G x"),
         *("git diff HEAD .env src/a.py", "git show src/a.py", "rg x --files-with-matches .", "rg -e --files", "rg x -- --files ."),
         *("grep -v .e* src/a.py", "grep -v -e .e* src/a.py", "paste -d .e* src/a.py"),
     ],
