@@ -28,7 +28,7 @@ from palimpsest.core.events import (
 from palimpsest.core.items import Content, Item, Mask, Text, ToolCall, ToolResult, kind_of, placed_changes, stated_effort
 from palimpsest.core.ledger import is_job_purpose
 from palimpsest.core.lines import encode_side_request
-from palimpsest.core.plans import Answer, Ask, AskTogether, Card, EventSpan, FoldPlanned, Look, Moment, Replies, Save, Want, complete, drive
+from palimpsest.core.plans import Answer, Ask, AskTogether, EventSpan, FoldPlanned, Look, Moment, Replies, Save, Want, complete, drive
 from palimpsest.core.ports import Provider, Sendable, closing
 from palimpsest.core.view import View
 from palimpsest.providers.retrying import retry_delay
@@ -559,7 +559,7 @@ def check_room(session: Session) -> None:
 
 
 async def at_moment(
-    session: Session, moment: Moment, *, asked: str = "", incoming: int = 0, previous: Card | None = None, used: int | None = None
+    session: Session, moment: Moment, *, asked: str = "", incoming: int = 0, previous: ModelCard | None = None, used: int | None = None
 ) -> PolicyRun:
     """Run the policies of a moment; the other parameters are those of `run_policies`."""
     return await carry_out(run_policies(session, moment, asked=asked, incoming=incoming, previous=previous, used=used), session)

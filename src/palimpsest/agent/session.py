@@ -38,7 +38,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import EMPTY_MAPPING, Content, Item, ReasoningLost, ToolResult, seq_of
 from palimpsest.core.log import Log, recover
-from palimpsest.core.plans import PARTS, CacheAccount, CachedPrefix, Card, Edits, Look, Moment, Situation
+from palimpsest.core.plans import PARTS, CacheAccount, CachedPrefix, Edits, Look, Moment, Situation
 from palimpsest.core.ports import Blobs, Clock, Provider, Sendable, SessionStore
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.tokens import tool_list_size
@@ -286,7 +286,7 @@ class AuditProjections:
     rent: RentProjection
     working: WorkingProjection
 
-    def __init__(self, card: Card, card_of: Callable[[str], Card], size: str = "palimpsest", parts: int = PARTS) -> None:
+    def __init__(self, card: ModelCard, card_of: Callable[[str], ModelCard], size: str = "palimpsest", parts: int = PARTS) -> None:
         self.card = card
         self._card_of = card_of
         self._size = size
@@ -304,7 +304,7 @@ class AuditProjections:
         self.working = WorkingProjection()
         return self.metering, self.evidence, self.uses, self.cache, self.account, self.rent, self.working
 
-    def _card_named(self, name: str) -> Card:
+    def _card_named(self, name: str) -> ModelCard:
         """The card of a model that the log names: the card of the session, or one from `card_of`."""
         return self.card if name in ("", self.card.name) else self._card_of(name)
 
@@ -595,13 +595,13 @@ class Session:
         return known if address == kept else recorded_tools(address, self.fetch)
 
     def situation(
-        self, moment: Moment, *, asked: str = "", incoming: int = 0, previous: Card | None = None, used: int | None = None
+        self, moment: Moment, *, asked: str = "", incoming: int = 0, previous: ModelCard | None = None, used: int | None = None
     ) -> Situation:
         """Return the current situation for policies; `used` overrides the counted size of the view, in tokens."""
         with self.log.locked():
             return self._situation(moment, asked, incoming, previous, used)
 
-    def _situation(self, moment: Moment, asked: str, incoming: int, previous: Card | None, used: int | None) -> Situation:
+    def _situation(self, moment: Moment, asked: str, incoming: int, previous: ModelCard | None, used: int | None) -> Situation:
         log, derived, budget = self.log, self.derived, self.budget
         # Each of these properties updates all projections, so each is read only once.
         counter, tools_tokens = self.counter, self.tools_tokens

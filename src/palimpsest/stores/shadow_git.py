@@ -181,9 +181,9 @@ class ShadowGit:
                 late = "it was stopped" if self.is_stopped else f"it took more than {self._seconds:g} seconds"
                 late = f"{pipes[0]} is a named pipe, which it would wait for; remove it" if pipes else late
                 reason = late if killed else said or f"exit code {process.returncode}"
-                error = GitStopped if killed and not pipes else StoreError
+                failure = GitStopped if killed and not pipes else StoreError
                 command = next(word for word in arguments if not word.startswith("-"))
-                raise error(f"git {command} failed: {reason}", where=str(tree or self.folder))
+                raise failure(f"git {command} failed: {reason}", where=str(tree or self.folder))
 
     @contextmanager
     def _watched(

@@ -17,7 +17,6 @@ from palimpsest.core.events import TURN, CallStarted, Event, Interrupted, ModelR
 from palimpsest.core.items import Content, Item, Opaque, Text, Thinking, Value, seq_of, text_of
 from palimpsest.core.lines import decode_side_request
 from palimpsest.core.log import Log
-from palimpsest.core.plans import Card
 from palimpsest.core.view import View
 from palimpsest.core.view_projection import ViewProjection
 from palimpsest.wire.binding import (
@@ -436,7 +435,7 @@ class PastThinking:
             projection.take(event)
 
 
-def is_bound(card: Card) -> bool:
+def is_bound(card: ModelCard) -> bool:
     """Whether the provider accepts, or uses, the thinking of this model only behind what it was made with."""
     return card.binds_thinking if card.wire == "anthropic" else card.wire == "responses" and card.drops_reasoning
 
