@@ -1,4 +1,4 @@
-"""Two halves of recorded sessions: what is chosen on one is measured on the other."""
+"""Two halves of the recorded sessions: what is chosen on one is judged on the other."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 from corpus import CORPUS, GOLDEN, WITHOUT, corpus, golden
+from every_case import every_case
 
 from palimpsest.core.errors import BadInput
 from palimpsest.exchange.formats import FORMATS, format_named
@@ -31,7 +32,7 @@ def test_a_golden_file_is_known_by_its_own_format_alone_if_by_any(path: Path) ->
     assert [form.name for form in formats_of(path)] in ([], [owner(path, GOLDEN)])
 
 
-@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+@every_case("form", FORMATS)
 def test_a_format_finds_sessions_in_its_own_golden_folders_alone(form: object) -> None:
     found = {owner(folder / "x", GOLDEN) for folder in GOLDEN.iterdir() if form in formats_of(folder)}
     name = getattr(form, "name", "")
@@ -40,7 +41,7 @@ def test_a_format_finds_sessions_in_its_own_golden_folders_alone(form: object) -
 
 
 @pytest.mark.skipif(not REAL, reason=WITHOUT)
-@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name[-50:])
+@every_case("path", REAL)
 def test_a_real_session_is_known_by_its_own_format_alone(path: Path) -> None:
     assert [form.name for form in formats_of(path)] == [owner(path, CORPUS)]
 

@@ -163,12 +163,11 @@ def open_parts(
     opened: SessionOpened | None = None,
     exit_seconds: float = EXIT_SECONDS,
     adjust: Callable[[Environment], Environment] = lambda environment: environment,
-    drops_blank: bool = True,
 ) -> Parts:
     """Open a session, and return the parts of an agent that has these tools in it. The parameters are those of `Agent`.
 
-    `exit_seconds` are given to jobs at the end. `adjust` changes the environment of the session before it is opened. What can
-    be refused is read before there is a session.
+    `exit_seconds` are given to jobs at the end. `adjust` changes the environment of the session before it is opened. All
+    that can be refused here is read before there is a session.
     """
     home = Home.in_memory() if home is None else home
     cards = home.cards()
@@ -181,7 +180,6 @@ def open_parts(
     around = replace(_environment(home, root, first.session, resume), cards=cards, provider=_providers(provider, resources))
     around = adjust(around)
     session = Session.resume(resume, way, known, around, turn_goes_on=True) if resume else Session.create(first, way, known, around)
-    drops_blank = drops_blank and not resume
     try:
         running = SessionHooks(at_moments, str(root), source="resume" if resume else "startup", since=session.log.tip)
         session.environment = replace(around, before_fold=partial(running.before_fold, session))
@@ -190,7 +188,7 @@ def open_parts(
         if by_name:
             offer_tools(session, by_name)
     except BaseException:
-        release_session(session, home, drops_blank=drops_blank)
+        release_session(session, home, drops_blank=not resume)
         raise
     return Parts(
         home=home,
@@ -201,7 +199,7 @@ def open_parts(
         limits=limits,
         resources=resources,
         is_resumed=bool(resume),
-        drops_blank=drops_blank,
+        drops_blank=not resume,
     )
 
 
@@ -233,11 +231,23 @@ class Agent:
         jobs: Iterable[Job] | None = None,
         opened: SessionOpened | None = None,
     ) -> None:
-        place: dict[str, Any] = {"cwd": cwd, "home": home, "resume": resume, "opened": opened}
-        rules: dict[str, Any] = {"limits": limits, "decide": decide, "approve": approve, "hooks": hooks, "jobs": jobs}
-        given: dict[str, Any] = {"tools": tools, "profile": profile, "provider": provider}
-        # What the agent consists of: that of another maker, such as `coding_agent`, or of these options.
-        self.parts = model if isinstance(model, Parts) else open_parts(model, **given, **place, **rules)
+        if not isinstance(model, Parts):
+            model = open_parts(
+                model,
+                tools=tools,
+                profile=profile,
+                provider=provider,
+                cwd=cwd,
+                home=home,
+                resume=resume,
+                limits=limits,
+                decide=decide,
+                approve=approve,
+                hooks=hooks,
+                jobs=jobs,
+                opened=opened,
+            )
+        self.parts = model
         self._feed: Feed | None = None
         self._turn: asyncio.Task[str] | None = None
         self._has_ended = False

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import cached_property
-from threading import RLock
+from threading import RLock, Thread
 from typing import Any, Final, Literal, Protocol, Self, TypeVar
 
 import msgspec
@@ -121,7 +121,7 @@ class Encoded(Sendable, Protocol):
 
 
 class RequestEncoder(Protocol):
-    """Encodes the successive views of one session."""
+    """Encodes the successive views of one session. A replay has one of its own beside `Encoder`, whose requests have no bytes."""
 
     def encode(self, view: View) -> Encoded:
         """Return the request that shows a view."""
@@ -203,6 +203,32 @@ async def _completed(threads: ThreadPoolExecutor | None, work: Callable[[], Resu
             # Retrieved, because asyncio reports exceptions that were never retrieved.
             running.exception()
         raise
+
+
+async def outcome_in_thread(work: Callable[[], Result], name: str) -> tuple[Result | None, BaseException | None]:
+    """Run a function of another author in a thread of its own, and return its result, or what it raised, whatever that is.
+
+    If the task is cancelled, it ends at once and the thread is left to itself. The thread does not keep the process alive.
+    """
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[tuple[Result | None, BaseException | None]] = loop.create_future()
+
+    def report(result: Result | None, error: BaseException | None) -> None:
+        if not ended.done():
+            ended.set_result((result, error))
+
+    def run() -> None:
+        result, failure = None, None
+        try:
+            result = work()
+        except BaseException as error:  # noqa: BLE001 - a thread has no caller that could get it
+            failure = error
+        # The loop may be closed when an abandoned thread ends.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(report, result, failure)
+
+    Thread(target=run, daemon=True, name=name).start()
+    return await ended
 
 
 async def inline(work: Callable[[], Result], /) -> Result:

@@ -97,7 +97,7 @@ class Progress:
 
     def repeats(self) -> str | None:
         """Return the stop reason if the calls of the turn repeat themselves, and tell the model before it comes to that."""
-        self._read()
+        self._read_new_events()
         times, length = max(((self._repetitions(length), -length) for length in range(1, _LONGEST_ROUND + 1)), default=(0, 0))
         if times < TOLD_AT:
             self._told.discard(LOOP)
@@ -141,7 +141,7 @@ class Progress:
         if what == LOOP:
             self._told.add(what)
 
-    def _read(self) -> None:
+    def _read_new_events(self) -> None:
         log = self._session.log
         first, self._read_to = self._read_to + 1, log.tip
         for event in log.reader.run(first, self._read_to) if first <= self._read_to else ():

@@ -36,7 +36,7 @@ from palimpsest.coding.rules import Rule, check_reach, deny_rules, parse_rule
 from palimpsest.coding.settings import CodingSettings, Inherited, McpSettings, narrowed
 from palimpsest.coding.tools.sandbox import Area, Sandbox, find_sandbox
 from palimpsest.coding.tools.search import GLOB, GREP
-from palimpsest.coding.tools.tasks import TaskGraph
+from palimpsest.coding.tools.tasks import TaskGraph, plan_tool
 from palimpsest.coding.tools.toolset import Toolset, standard_tools, task_graph
 from palimpsest.coding.world import ContextParts, LocalWorld, WorldNow, memory_shelf, session_state, shelf_of, skills_of, unconfined
 from palimpsest.core.errors import BadInput
@@ -53,6 +53,7 @@ from palimpsest.stores.config import StatesConfig
 from palimpsest.stores.config_files import FILE_NAME, Settings, project_denials
 from palimpsest.stores.home import AnyHome
 from palimpsest.stores.project import project_hooks, trust_of
+from palimpsest.stores.sessions import ResultFiles
 from palimpsest.stores.snapshots import SnapshotLimits
 from palimpsest.stores.trust import FilePermissionRules, MemoryPermissionRules
 from palimpsest.wire.models import ModelCard, card, recorded_card, stand_in_note
@@ -125,7 +126,6 @@ def coding_agent(
         jobs=jobs,
         exit_seconds=config.jobs.exit_seconds,
         adjust=lambda around: _with_retries(around, config.retries),
-        drops_blank=drops_blank,
     )
     try:
         opened.resources.push_async_callback(providers.aclose)
@@ -133,7 +133,7 @@ def coding_agent(
     except BaseException:
         opened.release()
         raise
-    return Agent(replace(parts, notices=(*parts.notices, *hooks.notices)))
+    return Agent(replace(parts, notices=(*parts.notices, *hooks.notices), drops_blank=parts.drops_blank and drops_blank))
 
 
 def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approve = no_approver) -> tuple[str, ...]:
@@ -260,8 +260,6 @@ class ProfileParts:
         """Return the tool that hands a plan over, if plans are kept."""
         if self.plan is None:
             return ()
-        from palimpsest.coding.tools.tasks import plan_tool  # few profiles need it
-
         return (plan_tool(self._keep, lambda: mode() == "plan"),)
 
     def look(self, look: Looking) -> Looking:
@@ -289,7 +287,6 @@ def profile_parts(session: Session, root: Path, home: AnyHome) -> ProfileParts:
     if session.log.opened.opener is not None or not (profile.scratchpad or profile.keeps_plan):
         return ProfileParts(session)
     from palimpsest.stores.scratch import PlanFile, scratch_folder
-    from palimpsest.stores.sessions import ResultFiles
 
     files = home.store.result_files(session.log.session)
     plan = PlanFile(files.folder) if profile.keeps_plan and isinstance(files, ResultFiles) else None
@@ -514,7 +511,8 @@ def _declared(
     business: BusinessState | None,
 ) -> DeferredTools:
     """The tools that are declared to the model, and those that it has to search for."""
-    enabled = [tool for tool in offered if settings.offers(tool.name)]
+    only = settings.only
+    enabled = [tool for tool in offered if tool.name not in settings.disabled and (only is None or tool.name in only)]
     own = [tool for tool in enabled if tool not in installed.tools]
     if session.profile.tool_forms != "own" or session.card.wire == "responses":
         from palimpsest.coding.codex_tools import in_forms  # most sessions declare our tools as they are

@@ -140,7 +140,7 @@ class McpServers:
 
     async def _started(self) -> Sequence["ServerConnection"]:
         if self._connections is None:
-            self._connections = await self._session.environment.offload(self._made) or []
+            self._connections = await self._session.environment.offload(self._new_connections) or []
             for connection in self._connections:
                 connection.start()
             if not self._connections:
@@ -151,7 +151,7 @@ class McpServers:
                         await connection.started()
         return self._connections
 
-    def _made(self) -> list["ServerConnection"] | None:
+    def _new_connections(self) -> list["ServerConnection"] | None:
         """The connections, not started; `None` if the SDK is not installed. Importing it takes most of a second."""
         try:
             from palimpsest.coding.mcp.connection import connection_to  # it imports the SDK

@@ -122,14 +122,15 @@ def _record_return(
     other = None if left is None else _gone_over(session, mirror, comparison, left, messages)
     nearest = other or own
     known = len(messages) if nearest is None or not nearest.comparison.is_rewritten else len(messages) - len(nearest.comparison.new)
-    lists = [[messages] if own is None else own.lists, *([other.lists] if other is not None else [])]
-    way, number = session.cheapest(lists, known)
-    found = other if way else own
-    dropped = 0 if found is None else len(found.states) - 1 - number
-    if dropped or (left is not None and not way):
+    # Where the list cannot go back it would be changed by an edit below those that it has, which no one has priced.
+    ways = [each for each in (own, other) if each is not None]
+    way, number = session.cheapest([each.lists for each in ways], known) if ways else (0, 0)
+    found = ways[way] if ways else None
+    stays, dropped = found is None or found is own, 0 if found is None else len(found.states) - 1 - number
+    if dropped or (left is not None and stays):
         why = f"{dropped} edits are not made again, because the list is still cached without them" if dropped else "the list goes on here"
         log.append(Rewound(tip if found is None else found.states[number].event, why=why))
-    if left is not None and not way:
+    if left is not None and stays:
         mirror.restart(log.events(), kept=comparison.prefix)
     return None if found is None else (found.comparison, found.rest)
 

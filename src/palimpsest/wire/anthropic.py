@@ -660,7 +660,8 @@ def decode_blocks(blocks: Sequence[tuple[Json, str]], card: ModelCard) -> Iterat
     kinds = [text(block, "type") for block, _ in blocks]
     for index, (block, args) in enumerate(blocks):
         found = list(decode_block(block, card, args))
-        if not found and kinds[index - 1 : index + 2] == ["thinking", "text", "thinking"]:
+        is_between = len(kinds[index - 1 : index + 2]) == 3 and {kinds[index - 1], kinds[index + 1]} <= _THINKING_BLOCKS
+        if not found and kinds[index] == "text" and is_between:
             found = [Text("", role="assistant")]
         yield from found
 

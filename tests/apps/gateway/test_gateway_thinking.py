@@ -98,7 +98,12 @@ def plain(messages: Any) -> Any:
 @pytest.mark.states("PV-22")
 @pytest.mark.parametrize(
     ("mode", "streams", "threads"),
-    [("lossless", True, True), ("palimpsest", True, False), ("thrifty", False, True), ("thrifty", True, False)],
+    [
+        ("lossless", True, True),
+        ("palimpsest", True, False),
+        ("thrifty", False, True),
+        pytest.param("thrifty", True, False, marks=pytest.mark.long),
+    ],
 )
 def test_nothing_is_refused_because_of_an_edit_and_the_bill_keeps_its_limit_after_every_request(
     tmp_path: Path, mode: str, *, streams: bool, threads: bool

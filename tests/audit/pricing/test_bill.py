@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -164,7 +165,7 @@ def play(sent: list[Send], rules: CacheRules) -> list[tuple[int, int, int, int]]
     return bills
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda name: name.replace(" ", "-"))
+@every_case("case", CASES)
 def test_a_cache_with_breakpoints_bills_as_worked_out_by_hand(case: str) -> None:
     assert play(CASES[case], BREAKPOINTS) == [each.bill for each in CASES[case]]
 
@@ -205,7 +206,7 @@ AUTOMATIC_CASES: dict[str, list[Send]] = {
 }
 
 
-@pytest.mark.parametrize("case", AUTOMATIC_CASES, ids=lambda name: name.replace(" ", "-"))
+@every_case("case", AUTOMATIC_CASES)
 def test_an_automatic_cache_bills_as_worked_out_by_hand(case: str) -> None:
     assert play(AUTOMATIC_CASES[case], AUTOMATIC) == [each.bill for each in AUTOMATIC_CASES[case]]
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from every_case import every_case
 from job_stubs import ASK, MODEL, PlainJob, after_turns, agent_of, job_runs, last, notices, wanting
 
 from palimpsest.core.errors import BadInput, ProviderError
@@ -37,8 +38,8 @@ def raises_later(error: BaseException) -> Callable[[JobSituation], JobPlan]:
     return plan
 
 
-@pytest.mark.parametrize("when", [raises, raises_later])
-@pytest.mark.parametrize(
+@every_case("when", [raises, raises_later])
+@every_case(
     ("error", "why"),
     [
         (ValueError("odd\nvalue"), "ValueError: odd value"),
@@ -50,7 +51,6 @@ def raises_later(error: BaseException) -> Callable[[JobSituation], JobPlan]:
         (TimeoutError("late"), "TimeoutError: late"),
         (ValueError("\udcff" + "x" * 1_000), "ValueError: \\udcff" + "x" * 281 + "…"),
     ],
-    ids=lambda value: type(value).__name__,
 )
 def test_whatever_a_job_raises_is_recorded_and_the_next_turn_works(
     when: Callable[[BaseException], Callable[[JobSituation], JobPlan]], error: BaseException, why: str

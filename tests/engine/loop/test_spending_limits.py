@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from every_case import every_case
 from families import Family, routed, spawn, wait
 from msgspec.structs import replace
 
@@ -22,6 +23,7 @@ from palimpsest.core.errors import BadInput, ConnectionLost
 from palimpsest.core.events import Failed, JobRan, ModelReplied, ToolReturned, Usage, UsageBeside
 from palimpsest.core.items import Text, ToolCall, text_of
 from palimpsest.core.plans import Answer, Ask, JobLimits, JobMoment, JobPlan, JobSituation, Moment, Proposal, Situation, Want
+from palimpsest.policies.profile import Profile
 from palimpsest.providers.retrying import RetryPolicy
 from palimpsest.providers.scripted import BrokenReply, Scripted
 from palimpsest.stores.home import Home
@@ -174,13 +176,17 @@ class Asking:
 
 
 def test_a_job_with_a_budget_in_dollars_asks_no_model_of_unknown_price_and_says_why() -> None:
-    async def run(limits: JobLimits) -> list[tuple[str, str]]:
-        async with Agent("openai-compatible/mine", provider=Scripted("hi", "word"), jobs=[Asking(limits)]) as agent:
+    async def run(limits: JobLimits, model: str = "openai-compatible/mine", way: str | Profile = "palimpsest") -> list[tuple[str, str]]:
+        async with Agent(model, profile=way, provider=Scripted("hi", "word"), jobs=[Asking(limits)]) as agent:
             await agent.ask("go")
             await agent.jobs.close()
             return [(event.body.status, event.body.why) for event in agent.session.log.events() if isinstance(event.body, JobRan)]
 
     advice = "write its prices into cards.toml, or turn the job off"
+    fast = "no price is known for the tier, speed, place or search that requests ask for, so that $1 cannot be kept"
+    assert asyncio.run(run(JobLimits(1.0, 1, 5.0), "gpt-5.5", profile("codex", {"service_tier": "fast"}))) == [
+        ("skipped", f"{fast}; {advice}")
+    ]
     why = f"no price is known for openai-compatible/mine, so that $1 cannot be kept; {advice}"
     assert asyncio.run(run(JobLimits(1.0, 1, 5.0))) == [("skipped", why)]
     assert asyncio.run(run(JobLimits(None, 1, 5.0))) == [("done", "")]
@@ -226,8 +232,8 @@ def test_a_hook_that_lets_a_finished_turn_go_on_does_not_lift_its_limits(limits:
     assert (asyncio.run(run()), len(provider.requests)) == (stop, 1)
 
 
-@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), "5"])
-@pytest.mark.parametrize("name", ["usd", "tokens", "calls", "seconds"])
+@every_case("value", [0, -1, float("nan"), float("inf"), "5"])
+@every_case("name", ["usd", "tokens", "calls", "seconds"])
 def test_a_limit_that_is_no_number_above_zero_is_refused(name: str, value: Any) -> None:
     with pytest.raises(BadInput, match=f"the limit {name} must be a number above 0"):
         Limits(**{name: value})

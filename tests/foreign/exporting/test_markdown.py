@@ -2,6 +2,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from every_case import every_case
 from hostile import hostile_log, texts
 from html_pages import Page
 from hypothesis import given, settings
@@ -185,7 +186,7 @@ def test_secrets_are_taken_out_of_every_text() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "shown"),
     [
         ("a < b and a <b> c", "> a < b and a &lt;b> c"),

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
@@ -122,8 +123,8 @@ def from_deep_within(frames: int, text: str) -> bool:
     return from_deep_within(frames - 1, text) if frames else is_object(text)
 
 
-@pytest.mark.parametrize("model", CARDS, ids=lambda model: model.wire)
-@pytest.mark.parametrize("depth", [199, 3_000, 200_000])
+@every_case("model", CARDS)
+@every_case("depth", [199, 3_000, 200_000])
 def test_a_session_with_deep_arguments_still_encodes(model: ModelCard, depth: int) -> None:
     call = ToolCall("c", "t", nested(depth))
     items = (Item("0.0", "user", Text("hi")), Item("1.0", "call", call), Item("2.0", "result", ToolResult("c", (Text("ok"),))))

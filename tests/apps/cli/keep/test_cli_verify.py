@@ -257,16 +257,18 @@ def test_a_pipe_in_the_place_of_a_file_of_the_home_is_not_waited_for(pal: Pal, n
     place = pal.home.folder / name if name == "cards.toml" else memory.parent / name
     place.unlink(missing_ok=True)
     os.mkfifo(place)
-    for words in (
-        ["sessions"],
-        ["memory", "list"],
-        ["memory", "add", "Another one."],
-        ["memory", "forget", "project_the_release_branch_is_called_stable", "--yes"],
-        ["doctor"],
-    ):
-        command = [sys.executable, "-m", "pal.cli", *words]
-        done = subprocess.run(command, env={**os.environ, "PAL_HOME": str(pal.home.folder)}, check=False, capture_output=True, timeout=60)
-        assert b"Traceback" not in done.stderr
+    # In a process that is ended if it waits.
+    program = """if True:
+        from click.testing import CliRunner
+        from pal.cli.main import cli
+        forget = ("memory", "forget", "project_the_release_branch_is_called_stable", "--yes")
+        for words in (("sessions",), ("memory", "list"), ("memory", "add", "Another one."), forget, ("doctor",)):
+            done = CliRunner().invoke(cli, words, catch_exceptions=False)
+            print(words, done.exit_code, done.stderr.count("Traceback"))
+    """
+    environment = {**os.environ, "PAL_HOME": str(pal.home.folder)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, check=False, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr, [line.split()[-1] for line in done.stdout.splitlines()]) == (0, "", ["0"] * 5)
 
 
 def test_after_the_repair_of_an_emptied_log_all_is_valid_but_forks_that_rest_on_it_and_that_is_said(pal: Pal) -> None:
