@@ -13,7 +13,7 @@ from palimpsest.agent.agent import Agent
 from palimpsest.agent.decision import Approval
 from palimpsest.coding.build import equip
 from palimpsest.coding.settings import CodingSettings
-from palimpsest.coding.world import LocalWorld
+from palimpsest.coding.world import LocalWorld, unconfined
 from palimpsest.core.events import Event, ModelReplied, PermissionAsked, ToolReturned, TurnEnded
 from palimpsest.core.items import ToolCall, text_of
 from palimpsest.core.plans import Look
@@ -97,7 +97,7 @@ def test_skills_of_a_project_that_lie_outside_of_it_are_not_looked_for(project: 
             listed.append(folder)
             return super().entries(folder)
 
-    world = Watched(SessionState(cwd=str(project), home=str(tmp_path / "home")), FixedClock(0))
+    world = Watched(SessionState(cwd=str(project), home=str(tmp_path / "home")), FixedClock(0), hides=lambda _: False, wrap=unconfined)
     assert [skill.name for skill in our_skills(world)] == ["inside"]
     assert str(project / ".agents/skills") not in listed
 

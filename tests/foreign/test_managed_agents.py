@@ -163,6 +163,20 @@ def test_the_events_of_a_thread_are_the_session_that_its_parent_names(tmp_path: 
     assert [body.stop for body in bodies if isinstance(body, TurnEnded)] == ["done"]
 
 
+def test_a_reply_goes_on_while_a_thread_below_becomes_idle_and_ends_with_its_session(tmp_path: Path) -> None:
+    thread = {"session_thread_id": "sthr_01", "agent_name": "Reviewer"}
+    start, message, end = reply(1, event(2, "agent.message", content=words("It is right.")))
+    idle = event(3, "session.thread_status_idle", **thread, stop_reason={"type": "end_turn"})
+    unended = reply(11, event(12, "agent.message", content=words("One more")))[:-1]
+    running = event(0, "session.status_running")
+    _, _, bodies = read(tmp_path, [running, start, message, idle, end, *unended, event(30, "session.deleted")])
+    replies = [body for body in bodies if isinstance(body, ModelReplied)]
+    assert [(body.parts, body.usage) for body in replies] == [
+        ((Text("It is right.", "assistant"),), Usage(5, 5, 5, output=5)),
+        ((Text("One more", "assistant"),), Usage()),
+    ]
+
+
 def test_what_is_not_known_is_kept_with_every_field(tmp_path: Path) -> None:
     unknown = {"id": "x", "type": "agent.dreamt", "processed_at": "2026-11-02T09:00:05Z", "of": {"sheep": [1, None]}}
     _, _, bodies = read(tmp_path, [event(1, "user.message", content=words("hi")), unknown, event(6, "agent.thinking")])

@@ -4,20 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pal.replay.curve import (
-    TRIGGERS,
-    CurvePoint,
-    Judgement,
-    best_points,
-    by_program,
-    curve_markdown,
-    curve_names,
-    curve_points,
-    curve_summary,
-    has_curve,
-    judge,
-)
+from pal.replay.curve import CurvePoint, best_points, by_program, curve_points, has_curve
 from pal.replay.outcome import BilledCall, CardRun, Outcome, ReplayedEdit, ReplayedSession, Reread
+from pal_lab.cost.curve import TRIGGERS, Judgement, curve_markdown, curve_names, curve_summary, judge
 from palimpsest.core.events import Usage
 from palimpsest.policies.named import profile
 from palimpsest.wire.models import Cost, card

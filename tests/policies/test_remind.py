@@ -16,7 +16,7 @@ from palimpsest.policies.notices import Remind
 from palimpsest.policies.profile import Profile
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models import card
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 PROFILE = Profile("test", (Remind(),), lambda card: Budget(card.window))
 TEXT = "<reminder>Update your todos.</reminder>"

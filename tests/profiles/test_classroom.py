@@ -308,7 +308,7 @@ def test_the_result_of_compact_is_paired_with_its_call_in_the_log() -> None:
     online(session, run_policies(session, "asked"), Scripted("short"))
     bodies = [event.body for event in session.log.events()]
     assert [body.result.call_id for body in bodies if isinstance(body, ToolReturned)] == ["c1"]
-    assert session.log.health.pending_calls == ()
+    assert session.log.pending_calls == ()
 
 
 @pytest.mark.states("CL-50")

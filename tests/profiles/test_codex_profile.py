@@ -13,7 +13,7 @@ from workplace import online, reply, run_plan, say
 
 from palimpsest.agent.calls import call
 from palimpsest.agent.editing import run_policies
-from palimpsest.audit.sizes import codex_size
+from palimpsest.audit.sizes import responses_size
 from palimpsest.core.errors import BadInput, PromptTooLong
 from palimpsest.core.events import ModelReplied, Usage, ViewEdited
 from palimpsest.core.items import Fold, Item, Opaque, Text, text_of
@@ -127,7 +127,7 @@ def ours(view: View, moment: Moment, last: Item, name: str = "codex-0.166") -> l
     """What shows after our fold, when the model answers as it did."""
     made = profile(name)
     model = recorded_card(view.model) if view.model else card("gpt-5.5")
-    situation = Situation(view, made.budget(model), model, moment, TokenSizes(codex_size), used=made.budget(model).window)
+    situation = Situation(view, made.budget(model), model, moment, TokenSizes(responses_size), used=made.budget(model).window)
     sealed = isinstance(last.content, Opaque)
 
     def answer(want: Want) -> Answer:

@@ -8,7 +8,7 @@ from workplace import first_ask, offline, online, reply, say, use, work
 from palimpsest.agent.calls import call
 from palimpsest.agent.editing import run_policies
 from palimpsest.agent.session import Session
-from palimpsest.audit.sizes import json_size, opencode_size
+from palimpsest.audit.sizes import json_size, readable_size
 from palimpsest.core.deltas import Delta
 from palimpsest.core.errors import PromptTooLong, ProviderError, WireError
 from palimpsest.core.events import Failed, ModelReplied, ToolReturned, Usage, UserSaid, ViewEdited
@@ -381,7 +381,7 @@ def test_as_measured_the_end_of_what_a_shell_printed_is_kept() -> None:
 
 
 def test_the_estimators_are_those_of_the_variants() -> None:
-    assert (at_work("opencode").counter.rule, at_work("opencode-1.18").counter.rule) == (opencode_size, json_size)
+    assert (at_work("opencode").counter.rule, at_work("opencode-1.18").counter.rule) == (readable_size, json_size)
 
 
 def test_a_fold_keeps_what_is_pinned() -> None:

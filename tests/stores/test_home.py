@@ -110,9 +110,11 @@ def test_session_ids_sort_by_time() -> None:
 
 
 @pytest.mark.states("PV-78")
-def test_the_cards_have_the_prices_of_the_day_and_of_those_before() -> None:
+def test_the_cards_have_the_prices_of_the_day_and_price_the_calls_of_any_other_by_its_own() -> None:
     for day, dollars in (("2026-11-30", 2), ("2026-12-01", 4)):
         now = int(datetime.fromisoformat(f"{day}T12:00:00+00:00").timestamp() * 1_000)
         cards = {each.name: each.prices for each in MemoryHome(clock=FixedClock(now)).cards()}
         assert (day, cards["gemini-4-argon"].input, cards["claude-sonnet-5-5"].cache_read) == (day, dollars, 0.1)
         assert cards["claude-sonnet-5-5"].on("2026-10-06").cache_read == 0.2
+        # A process that loaded them the day before goes on after midnight.
+        assert [cards["gemini-4-argon"].on(each).input for each in ("2026-11-30", "2026-12-01", "2027-01-01")] == [2, 4, 4]

@@ -17,6 +17,11 @@ PURE = frozenset(f"palimpsest/{room}" for room in ("core", "wire", "audit", "pol
 IGNORED = frozenset(
     {".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".import_linter_cache", "__pycache__", "golden"}
 )
+# Rooms whose code names no other agent; words that logs and files have for one are data, and stay.
+WITHOUT_PEERS = frozenset(f"palimpsest/{room}" for room in ("core", "wire", "audit", "providers"))
+PEERS = re.compile(r"claude_?code|codex|open_?code|classroom", re.IGNORECASE)
+WIRE_TABLES = frozenset({"palimpsest/wire/wires.py", "palimpsest/wire/request.py", "palimpsest/follow/shapes.py"})
+WIRES = frozenset({"anthropic", "responses", "chat"})
 EMPTY_WORDS = re.compile(r"util|helper|manager|handler|processor|common|misc|^base\b|abstract|impl\b")
 VAGUE_WORDS = re.compile(r"\b(?:somebody|nobody|whoever|anew|is told|are told)\b", re.IGNORECASE)
 NOTES = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
@@ -40,7 +45,14 @@ def _sources() -> Iterator[str]:
     for path in sorted(SOURCES.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         tree = ast.parse(text)
-        wrongs = (*_module(text, tree), *_functions(path, tree), *_words(path, text, tree), *_tool_names(path, tree))
+        wrongs = (
+            *_module(text, tree),
+            *_functions(path, tree),
+            *_words(path, text, tree),
+            *_tool_names(path, tree),
+            *_peer_names(path, tree),
+            *_wire_tables(path, tree),
+        )
         yield from (f"{_name(path)}: {wrong}" for wrong in wrongs)
 
 
@@ -75,6 +87,33 @@ def _tool_names(path: Path, tree: ast.Module) -> Iterator[str]:
             other = node.comparators[0]
             if isinstance(other, ast.Constant | ast.Set | ast.Tuple | ast.Name):
                 yield f"line {node.lineno}: ask audit what a tool does, instead of comparing its name"
+
+
+def _peer_names(path: Path, tree: ast.Module) -> Iterator[str]:
+    """Names of other agents in names of our own, below the rooms that imitate and read them."""
+    if "/".join(path.relative_to(SOURCES).parts[:2]) not in WITHOUT_PEERS:
+        return
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
+                found = name
+            case ast.Name(id=name, ctx=ast.Store()):
+                found = name
+            case _:
+                continue
+        if PEERS.search(found):
+            yield f"line {node.lineno}: {found} names another agent; peers, exchange and pal/plugin may"
+
+
+def _wire_tables(path: Path, tree: ast.Module) -> Iterator[str]:
+    """Tables by wire beside the one in wire/wires.py: a new wire would have to be written into each of them."""
+    if path.relative_to(SOURCES).as_posix() in WIRE_TABLES:
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Dict):
+            names = {each.value for part in (node.keys, node.values) for each in part if isinstance(each, ast.Constant)}
+            if names >= WIRES:
+                yield f"line {node.lineno}: a table by wire; ask WIRES of wire/wires.py"
 
 
 def _words(path: Path, text: str, tree: ast.Module) -> Iterator[str]:

@@ -21,7 +21,7 @@ from palimpsest.core.view import EMPTY_VIEW
 from palimpsest.stores.home import Home
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models import card
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 
 @pytest.fixture
@@ -44,6 +44,7 @@ def everything(workspace: Workspace) -> Toolset:
     log = home.new()
     return standard_tools(
         Shell(workspace.root),
+        hides=lambda _: False,
         tasks=task_graph(workspace, "me"),
         archive=LogArchive(log, home.store, home.blobs, home.clock, home.index),
         skills=tuple,
@@ -81,7 +82,7 @@ def test_the_set_has_each_tool_once_with_its_kind(workspace: Workspace) -> None:
 
 
 def test_without_what_they_need_some_tools_are_missing(workspace: Workspace) -> None:
-    names = [tool.name for tool in standard_tools(Shell(workspace.root)).tools]
+    names = [tool.name for tool in standard_tools(Shell(workspace.root), hides=lambda _: False).tools]
     assert names == ["read", "write", "edit", "apply_patch", "grep", "glob", "bash", "bash_output", "kill", "todo", "compact"]
 
 

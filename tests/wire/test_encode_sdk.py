@@ -23,7 +23,7 @@ from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models import ModelCard, card
 from palimpsest.wire.request import Params, Tool
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 CLAUDE = card("claude-sonnet-4-5")
 GPT = card("gpt-5.5")

@@ -16,7 +16,7 @@ from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.encode import call_events, encode, next_request, past_request
 from palimpsest.wire.models import ModelCard, Prices, card
 from palimpsest.wire.request import Params, Tool, resolved_params
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 TOOLS = (Tool("read", "Read a file."),)
 PARAMS = Params(max_tokens=99, temperature=0.5)

@@ -58,10 +58,12 @@ from pal.acp.session import (
 from pal.acp.transport import LineTransport, standard_streams
 from pal.acp.updates import valid
 from palimpsest.agent.agent import run
+from palimpsest.agent.decision import Approval
 from palimpsest.agent.jobs import standard_jobs
 from palimpsest.agent.tool import one_line
-from palimpsest.coding.build import coding_settings, configured_agent, equip_with_hooks, recorded_choice
+from palimpsest.coding.build import coding_agent, coding_settings, recorded_choice
 from palimpsest.core.errors import BadInput, Locked, PalimpsestError
+from palimpsest.core.events import PermissionAsked
 from palimpsest.core.log import Log
 from palimpsest.stores.config_files import FILE_NAME, resolve
 from palimpsest.stores.home import AnyHome
@@ -110,23 +112,29 @@ def open_session(
     models = usable_models(cards, settings, all_of_them=bool(os.environ.get("PAL_SCRIPT")))
     coding = coding_settings(settings, recorded, folders=folders)
     coding = replace(coding, mcp=structs.replace(coding.mcp, given=client_servers(request.servers, root)))
-    agent = configured_agent(
+    if reads_buffers:
+        coding = replace(coding, hooks=EditorBuffers(client, lambda: agent.id).hooks())
+
+    async def approve(asked: PermissionAsked) -> Approval:
+        return await opened.approve(asked)
+
+    agent = coding_agent(
         home,
         settings,
-        cards,
+        coding,
+        cards=cards,
+        notify=notify,
         session=request.session,
         recorded=recorded,
         cwd=root,
         jobs=standard_jobs(settings.config.jobs, home),
-        notify=notify,
+        approve=approve,
+        # The editor has its id, and may load it again before anything is said.
+        drops_blank=False,
     )
     opened = EditorSession(agent, client, models)
-    if reads_buffers:
-        coding = replace(coding, hooks=EditorBuffers(client, agent.id).hooks())
-    for notice in equip_with_hooks(agent, home, settings, coding, opened.approve):
+    for notice in agent.parts.notices:
         notify(notice)
-    # The editor has its id, and may load it again before anything is said.
-    agent.drops_blank = False
     return opened
 
 

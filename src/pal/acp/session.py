@@ -264,7 +264,7 @@ class EditorSession:
         await self.send(self._usage())
 
     async def _tell_commands(self) -> None:
-        prompts = self.agent.prompts()
+        prompts = self.agent.parts.prompts()
         if prompts != self._commands:
             self._commands = prompts
             await self.send(available_commands(prompts))
@@ -288,7 +288,7 @@ class EditorSession:
         if command is not None:
             async with self._turn:
                 return await self._run_command(*command) if self._cancels == cancels else PromptResponse(stop_reason=CANCELLED)
-        typed = self.agent.say(*await self.agent.expand(parts)).seq
+        typed = self.agent.say(*await self.agent.parts.expand(parts)).seq
         async with self._turn:
             # A turn that ran meanwhile has taken the input.
             if typed not in self._log.inbox and self._cancels == cancels:
@@ -549,12 +549,12 @@ class EditorBuffers:
     """What the editor holds of files, by its method `fs/read_text_file`, which returns unsaved text.
 
     Tools go on to read and change the files on disk, because snapshots, permissions and the check for changes since the last read are
-    about those. An editor that does not answer, or knows no such file, holds nothing.
+    about those. An editor that does not answer, or knows no such file, holds nothing. `session` returns the id of the session that the
+    editor knows; sub-agents have sessions of their own.
     """
 
-    def __init__(self, client: Client, session: str) -> None:
+    def __init__(self, client: Client, session: Callable[[], str]) -> None:
         self._client = client
-        # Sub-agents have sessions of their own, which the editor does not know.
         self._session = session
 
     def hooks(self) -> tuple[Hook, ...]:
@@ -580,7 +580,7 @@ class EditorBuffers:
     async def _unsaved(self, path: Path) -> str | None:
         """Return the text of a file in the editor if it differs from that on disk."""
         try:
-            held = (await self._client.read_text_file(session_id=self._session, path=str(path))).content
+            held = (await self._client.read_text_file(session_id=self._session(), path=str(path))).content
         except (RequestError, ValidationError, ConnectionError):
             return None
         return held if _with_plain_line_ends(held) != _with_plain_line_ends(_on_disk(path)) else None

@@ -24,7 +24,7 @@ from pal.text import plain, short
 from palimpsest.audit.loss import loss_of
 from palimpsest.audit.tool_calls import exit_of
 from palimpsest.core.errors import BadInput, ThinkingRefused
-from palimpsest.core.events import AppliedEdit, EditRefused, Failed, ModelReplied, ToolReturned, ViewEdited, all_items_of, items_of
+from palimpsest.core.events import AppliedEdit, EditRefused, Failed, ModelReplied, ToolReturned, Usage, ViewEdited, all_items_of, items_of
 from palimpsest.core.items import Item, Loss, ReasoningLost, pairs_of, seq_of, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.text import counted, dollars, iso_time, price_facts
@@ -34,7 +34,7 @@ from palimpsest.core.view import View, shown
 from palimpsest.core.view_projection import ViewProjection
 from palimpsest.wire.binding import is_compaction
 from palimpsest.wire.encode import is_bound
-from palimpsest.wire.models import ModelCard, Prices, recorded_card
+from palimpsest.wire.models import ModelCard, Tariff, recorded_card
 
 _MOST_LISTED = 12
 # Field of the loss: singular and plural.
@@ -124,7 +124,6 @@ def print_hidden(screen: Console, loss: Loss, codes: Mapping[str, int], *, full:
 
 
 _LONG_RUN = 8
-_TOKENS_PER_PRICE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -215,10 +214,13 @@ def _is_by_provider(edit: AuditedEdit) -> bool:
 
 def _prices(body: ViewEdited, tokens: int, model: ModelCard) -> tuple[float | None, float | None]:
     """Return the one-time price and the savings per call in dollars: as recorded, else computed; None for a model without prices."""
-    if not model.prices.are_known and not body.price_usd and not body.saved_usd_per_call:
+    tariff = Tariff.of(model)
+    if tariff is None and not body.price_usd and not body.saved_usd_per_call:
         return None, None
-    saved = _saved_per_call(tokens, model.prices) if body.saved_usd_per_call is None else body.saved_usd_per_call
-    return body.price_usd, saved
+    if body.saved_usd_per_call is not None or tariff is None:
+        return body.price_usd, body.saved_usd_per_call
+    # Every later call would have read the tokens from the cache.
+    return body.price_usd, tariff.bill(Usage(cache_read=tokens), prompt=0).total
 
 
 def _reasoning_lost(body: ViewEdited, model: ModelCard) -> ReasoningLost | None:
@@ -226,11 +228,6 @@ def _reasoning_lost(body: ViewEdited, model: ModelCard) -> ReasoningLost | None:
     if body.reasoning_lost is not None or is_bound(model):
         return body.reasoning_lost
     return ReasoningLost()
-
-
-def _saved_per_call(tokens: int, prices: Prices) -> float:
-    """Return the dollars that the tokens would cost on every later call, at the price of cache reads if there is one."""
-    return tokens * (prices.input if prices.cache_read is None else prices.cache_read) / _TOKENS_PER_PRICE
 
 
 def edit_as_builtins(edit: AuditedEdit, *, numbered: bool = True) -> dict[str, object]:

@@ -6,6 +6,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
+from importlib.util import find_spec
 from itertools import chain, count
 from pathlib import Path
 from typing import NamedTuple
@@ -25,13 +26,13 @@ from pal.cli.show import print_census
 from pal.cli.tables import console, one_line
 from pal.replay.comparison import ReplayPlan, compared, replay_session
 from pal.replay.outcome import Comparison, figures
-from pal.replay.picture import RequestBytes, picture
 from pal.replay.recording import load_log
 from pal.replay.report import with_hidden_events
 from pal.replay.simulation import replay_card
 from palimpsest.agent.calls import call, compact, end_turn
 from palimpsest.agent.session import Environment, Session, inline
 from palimpsest.core.budget import census, window_rows
+from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ModelReplied, Titled, ToolReturned, Usage, UserSaid
 from palimpsest.core.items import Text, ToolCall, text_of
 from palimpsest.core.log import Log
@@ -225,6 +226,8 @@ def demo(*, folder: Path | None, page: Path, seed: int, tokens: int, drawing: Pa
     require_report_path(page)
     if drawing is not None:
         require_writable(drawing, "--picture")
+        if find_spec("pal_lab") is None:
+            raise BadInput("--picture draws for our documents; it comes with a checkout: ./run pal demo …")
     with ExitStack() as stack:
         home = Home(folder if folder is not None else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pal-demo-"))))
         outcome = run_demo(stack, home, seed, tokens)
@@ -238,6 +241,8 @@ def demo(*, folder: Path | None, page: Path, seed: int, tokens: int, drawing: Pa
 
 
 def _overview_svg(outcome: DemoOutcome) -> str:
+    from pal_lab.picture import RequestBytes, picture
+
     requests = tuple(RequestBytes(words, one.request.digest, len(one.request.body)) for words, one in outcome.snapshots.items())
     return picture(outcome.comparison.runs[0], outcome.comparison.against, requests)
 

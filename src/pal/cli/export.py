@@ -39,7 +39,8 @@ from palimpsest.exchange.transcript import ExportOrigin, origin_of
 from palimpsest.stores.files import coalesced, store_error, write_atomically
 from palimpsest.stores.in_memory import FixedClock, MemorySessions
 from palimpsest.wire.media import NotedFetch
-from palimpsest.wire.models import ModelCard, WireName
+from palimpsest.wire.models import ModelCard
+from palimpsest.wire.wires import WIRES
 
 _EXAMPLES = """\b
 Examples:
@@ -50,8 +51,8 @@ Examples:
 # One of the first lines names the session.
 _FIRST_LINES = 100
 AGENTS = ("claude", "codex", "opencode")
-WIRES: dict[str, WireName] = {"messages": "anthropic", "responses": "responses", "chat": "chat"}
-FORMS = (*AGENTS, *WIRES, "markdown", "html", "otel")
+_REQUESTS = {wire.form: wire.name for wire in WIRES.values()}
+FORMS = (*AGENTS, *_REQUESTS, "markdown", "html", "otel")
 
 
 @dataclass(frozen=True)
@@ -154,8 +155,8 @@ def _check_options(options: ExportOptions, *, out: str | None, install: bool) ->
         raise click.UsageError("OpenCode keeps sessions in a database: --out FILE, then `opencode import FILE`")
     if install and out is not None:
         raise click.UsageError("--install chooses the path itself, so it cannot be combined with --out")
-    if (options.whole or options.pretty or options.model) and form not in WIRES:
-        raise click.UsageError(f"--whole, --pretty and --model work only with --to {', '.join(WIRES)}")
+    if (options.whole or options.pretty or options.model) and form not in _REQUESTS:
+        raise click.UsageError(f"--whole, --pretty and --model work only with --to {', '.join(_REQUESTS)}")
     if options.full and form not in {"markdown", "html"}:
         raise click.UsageError("--full works only with --to markdown or html")
     if options.content and form != "otel":
@@ -173,9 +174,9 @@ def _chunks(log: Log, location: SessionLocation, path: EventPath, cards: tuple[M
         else:
             lines = write_codex(log, blobs, alone=options.alone, cwd=options.cwd, origin=options.origin)
         return (clean_line(line, redact) for line in lines) if options.redact else lines
-    if form in WIRES:
+    if form in _REQUESTS:
         fetch = NotedFetch(blobs.get)
-        request = write_request(log, fetch, WIRES[form], path, cards=cards, model=options.model, whole=options.whole, clean=clean)
+        request = write_request(log, fetch, _REQUESTS[form], path, cards=cards, model=options.model, whole=options.whole, clean=clean)
         warn_of_blobs(fetch)
         return iter((msgspec.json.format(request.body, indent=2) + b"\n" if options.pretty else request.body,))
     if form == "otel":

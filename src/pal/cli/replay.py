@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import click
 from click.core import ParameterSource
@@ -13,13 +14,11 @@ from pal.cli.engine_session import provider_of
 from pal.cli.logs import cards_of, complete_session
 from pal.cli.opening import find_home
 from pal.cli.output import emit, json_option
-from pal.cli.replay_curve import CURVE_TABLES, curve_json, curve_tables, print_judgements, write_plot
 from pal.cli.replay_table import SessionLoaders, find_sessions, print_comparison
 from pal.cli.report_files import document_option, insert_tables, require_placeholders, require_report_path, require_writable, write_report
 from pal.cli.settings import settings_of
 from pal.cli.tables import console, one_line, progress_bar
 from pal.replay.comparison import COMPARED, ReplayPlan, as_builtins, compared, replay_session
-from pal.replay.curve import curve_names
 from pal.replay.outcome import Comparison, ReplayedSession
 from pal.replay.report import with_hidden_events
 from pal.replay.rereads import DEFINITION_NAMES, OFFICIAL, DefinitionName
@@ -37,9 +36,6 @@ from palimpsest.wire.encode import encode
 from palimpsest.wire.media import Fetch
 from palimpsest.wire.models import ModelCard, card
 from palimpsest.wire.request import Params, Tool, adapted_params
-
-if TYPE_CHECKING:
-    from pal_lab.cost.checks import RecordingCheck
 
 # Invalid key, no access, unknown model: all further requests would fail the same way.
 _PERMANENT_STATUSES = frozenset({401, 403, 404})
@@ -110,15 +106,14 @@ def replay(
     Nothing is changed, and nothing is sent unless --model is given. Name your sessions by id, or files and folders of any agent that
     `pal import` knows. Exit code 1 if something could not be read, a request would be malformed, or the model failed.
     """
-    check = _check_named(agreement=agreement, calibrate=calibrate)
-    if check is not None:
-        _refuse_replay_options("--agreement" if agreement else "--calibrate")
-    if into and check is None and not curve:
+    if agreement or calibrate or curve or plot is not None:
+        _require_laboratory()
+    if agreement or calibrate:
+        _check_simulator(arguments, into, agreement=agreement, calibrate=calibrate, as_json=as_json)
+        return
+    if into and not curve:
         raise click.UsageError("--into works only with --agreement, --calibrate and --curve")
     home = find_home()
-    if check is not None:
-        check(find_sessions(home, arguments), into, as_json=as_json)
-        return
     _require_places(page, plot, into if curve else ())
     replayed_profiles = _profiles(profiles, curve=curve)
     settings = {each.name: found for each in replayed_profiles if (found := _environment_settings(each.name))}
@@ -145,15 +140,21 @@ def replay(
     _print_result(comparison, sources, as_json=as_json, curve=curve)
 
 
-def _check_named(*, agreement: bool, calibrate: bool) -> "RecordingCheck | None":
-    """Return the check of the simulator that an option asks for. Raises `BadInput` without the laboratory, which no wheel has."""
-    if not (agreement or calibrate):
-        return None
-    try:
-        from pal_lab.cost.checks import check_named
-    except ModuleNotFoundError as error:
-        raise BadInput("--agreement and --calibrate judge the simulator; they come with a checkout: ./run pal replay …") from error
-    return check_named(agreement=agreement, calibrate=calibrate)
+def _require_laboratory() -> None:
+    """Raise `BadInput` without the laboratory, which is in a checkout and in no wheel."""
+    if find_spec("pal_lab") is None:
+        raise BadInput("--curve, --plot, --agreement and --calibrate measure; they come with a checkout: ./run pal replay …")
+
+
+def _check_simulator(arguments: tuple[str, ...], into: tuple[Path, ...], *, agreement: bool, calibrate: bool, as_json: bool) -> None:
+    """Hold the simulation against what was recorded. Raises `UsageError` for both checks, or one with options of a replay."""
+    if agreement and calibrate:
+        raise click.UsageError("--agreement and --calibrate exclude each other")
+    _refuse_replay_options("--agreement" if agreement else "--calibrate")
+    from pal_lab.cost.checks import report_agreement, report_calibration
+
+    check = report_agreement if agreement else report_calibration
+    check(find_sessions(find_home(), arguments), into, as_json=as_json)
 
 
 def _refuse_replay_options(check: str) -> None:
@@ -171,28 +172,38 @@ def _require_places(page: Path | None, plot: Path | None, into: tuple[Path, ...]
         require_report_path(page)
     if plot is not None:
         require_writable(plot, "--plot")
-    require_placeholders(into, CURVE_TABLES)
+    if into:
+        from pal_lab.cost.curve import CURVE_TABLES
+
+        require_placeholders(into, CURVE_TABLES)
 
 
 def _write_files(comparison: Comparison, page: Path | None, plot: Path | None, into: tuple[Path, ...]) -> None:
     """Write the report, the plot, and the tables of the curve."""
     if page is not None:
         write_report(comparison, page)
+    if plot is None and not into:
+        return
+    from pal_lab.cost.curve import curve_tables, write_plot
+
     if plot is not None:
         write_plot(comparison, plot)
-    insert_tables(into, curve_tables(comparison) if into else {})
+    if into:
+        insert_tables(into, curve_tables(comparison))
 
 
 def _print_result(comparison: Comparison, sources: SessionLoaders, *, as_json: bool, curve: bool) -> None:
     """Print what was skipped and the comparison; exit with 1 if something was skipped, malformed or failed."""
     for bad in sources.skipped:
         click.echo(plain(f"pal: {bad.where}: {bad.why}"), err=True)
-    if as_json:
-        emit(as_builtins(comparison) | ({"curve": curve_json(comparison)} if curve else {}))
-    else:
+    if not as_json:
         print_comparison(console(), comparison)
-        if curve:
-            print_judgements(console(), comparison)
+    if curve:
+        from pal_lab.cost.curve import curve_json, print_judgements
+
+        emit(as_builtins(comparison) | {"curve": curve_json(comparison)}) if as_json else print_judgements(console(), comparison)
+    elif as_json:
+        emit(as_builtins(comparison))
     outcomes = [outcome for run in comparison.runs for session in run.sessions for outcome in session.profiles.values()]
     if sources.skipped or any(outcome.invalid or outcome.failed for outcome in outcomes):
         click.get_current_context().exit(FINDINGS)
@@ -202,7 +213,11 @@ def _profiles(names: str | None, *, curve: bool) -> tuple[Profile, ...]:
     given = None if names is None else split_names(names)
     if given == ():
         raise click.UsageError("--profiles names no profile")
-    wanted = (*(given or ()), *curve_names()) if curve else given or COMPARED
+    wanted = given or COMPARED
+    if curve:
+        from pal_lab.cost.curve import curve_names
+
+        wanted = (*(given or ()), *curve_names())
     return tuple(profile(name, os.environ) for name in dict.fromkeys(wanted))
 
 

@@ -24,7 +24,7 @@ from palimpsest.agent.context import MISSING_PAGE
 from palimpsest.agent.feed import Piece
 from palimpsest.agent.jobs import standard_jobs
 from palimpsest.agent.limits import Spent, price_book
-from palimpsest.coding.build import coding_settings, configured_agent, equip_with_hooks, mode_notice, recorded_choice
+from palimpsest.coding.build import coding_agent, coding_settings, mode_notice, recorded_choice
 from palimpsest.coding.settings import refuse_all
 from palimpsest.core.deltas import TextDelta
 from palimpsest.core.errors import BadInput, PalimpsestError
@@ -303,10 +303,9 @@ def ask(
     """
     if json_stream and as_json:
         raise click.UsageError("--json and --json-stream exclude each other")
-    home, folder = find_home(), Path.cwd()
-    options = {"model": model, "profile": profile_name, "mode": mode, "max_turns": max_turns, "max_tools": max_tools}
-    limits = {"max_seconds": max_seconds, "max_usd": max_usd, "max_tokens": max_tokens}
-    settings = settings_of(home, {**options, **limits}, strict=True)
+    home = find_home()
+    limits = {"max_turns": max_turns, "max_tools": max_tools, "max_seconds": max_seconds, "max_usd": max_usd, "max_tokens": max_tokens}
+    settings = settings_of(home, {"model": model, "profile": profile_name, "mode": mode, **limits}, strict=True)
     with chosen_session(home, continues=continues, resume=resume, fork=fork) as session:
         recorded = recorded_choice(home, session)
         parts = _input(home, prompt or "", files)
@@ -315,15 +314,22 @@ def ask(
         # The others would be cancelled at once, for the session ends with the turn.
         jobs = tuple(job for job in standard_jobs(settings.config.jobs, home) if "session_ends" in job.moments)
         coding = coding_settings(settings, recorded, allow=allow, deny=deny, folders=folders, end_with_turn=True, state=state)
-        agent = configured_agent(
-            home, settings, cards_of(home), session=session, recorded=recorded, cwd=folder, jobs=jobs, notify=_notify, asks_at_once=True
+        agent = coding_agent(
+            home,
+            settings,
+            coding,
+            cards=cards_of(home),
+            notify=_notify,
+            session=session,
+            recorded=recorded,
+            jobs=jobs,
+            approve=refuse_all,
+            asks_at_once=True,
         )
-        equipped = equip_with_hooks(agent, home, settings, coding, refuse_all)
-    for notice in (*equipped, *mode_notice(settings, coding)):
+    for notice in (*agent.parts.notices, *mode_notice(settings, coding)):
         _notify(notice)
     form: OutputForm = "json-stream" if json_stream else "json" if as_json else "text"
-    code = run(_answer(agent, parts, printer_of(form, quiet=quiet)))
-    sys.exit(code)
+    sys.exit(run(_answer(agent, parts, printer_of(form, quiet=quiet))))
 
 
 def _notify(notice: str) -> None:
@@ -335,7 +341,7 @@ async def _answer(agent: Agent, parts: tuple[Part, ...], printer: Printer) -> in
     before = RunStart(agent.session.log.tip + 1, agent.session.log.ledger, agent.children_spent())
     failure: PalimpsestError | None = None
     async with agent:
-        expanded = await agent.expand(parts)
+        expanded = await agent.parts.expand(parts)
         try:
             async for piece in agent.run(*expanded):
                 printer.show(piece)

@@ -206,7 +206,8 @@ def sessions(*, chosen: SessionFilter, sort: str, limit: int | None, everything:
         rows = chosen.matching(listed)
         children = 0 if everything else sum(row.opener is not None for row in rows)
         cards = cards_of(home)
-        costs = session_costs(listed, cards)
+        damaged = {path for path, _ in index.faults()}
+        costs = session_costs([row_as_opened(home, row) if row.path in damaged else row for row in listed], cards)
         rows = [row for row in rows if everything or row.opener is None]
         rows = _sorted(with_contexts(home, index, rows, cards) if sort == "context" else rows, sort, costs)
         count = len(rows)
@@ -247,6 +248,15 @@ def _sorted(rows: Sequence[SessionRow], sort: str, costs: SessionCosts) -> list[
         "cost": lambda row: costs[row.id].usd or 0,
     }
     return sorted(rows, key=figures[sort], reverse=True)
+
+
+def row_as_opened(home: AnyHome, row: SessionRow) -> SessionRow:
+    """Return the row of a damaged log with what counts where the log is opened, and without events if it cannot be."""
+    try:
+        with open_log(SessionLocation(row.id, home.store, home.blobs, home.clock)) as log:
+            return replace(row, ledger=log.ledger, children=log.children)
+    except PalimpsestError:
+        return replace(row, events=0)
 
 
 def session_costs(rows: Sequence[SessionRow], cards: tuple[ModelCard, ...]) -> SessionCosts:

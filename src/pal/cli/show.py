@@ -51,6 +51,7 @@ from palimpsest.stores.snapshots import ChangedFile
 from palimpsest.wire.encode import PastRequest, next_request, past_request
 from palimpsest.wire.media import NotedFetch
 from palimpsest.wire.models import ModelCard, PriceBook, WireName, total_usd
+from palimpsest.wire.wires import WIRES
 
 _LINES = 12
 _CHILDREN = 20
@@ -193,9 +194,6 @@ def _mask_note(item: Item) -> str:
     return "masked" if item.mask.form == "shown" else "dropped by the provider"
 
 
-_DEFAULT_MODELS: dict[WireName, str] = {"anthropic": "claude-sonnet-4-5", "responses": "gpt-5.5", "chat": "openai-compatible/model"}
-
-
 _EXAMPLES = """\b
 Examples:
   pal show last
@@ -206,7 +204,7 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @session_argument
 @click.option("--request", "number", metavar="N", help="Print the exact body of request N, from 1; `next` is the next one.")
-@click.option("--wire", type=click.Choice(["anthropic", "responses", "chat"]), help="Encode the request for another API.")
+@click.option("--wire", type=click.Choice(list(WIRES)), help="Encode the request for another API.")
 @click.option("--model", default="", metavar="NAME", help="Encode the request for another model.")
 @click.option("--at", type=int, metavar="SEQ", help="Show the state after event SEQ.")
 @click.option("--events", is_flag=True, help="Show the events of the log instead of the view.")
@@ -254,7 +252,7 @@ def _number(word: str) -> int:
 
 def _show_next(home: AnyHome, location: SessionLocation, log: Log, view: View, *, wire: WireName | None, model: str) -> None:
     # A model that the user names must have a card; one that the log names may have a stand-in.
-    given = model or ("" if view.model else _DEFAULT_MODELS[wire or "anthropic"])
+    given = model or ("" if view.model else WIRES[wire or "anthropic"].model)
     fetch, cards = NotedFetch(location.blobs.get), cards_of(home)
     request = next_request(view, fetch, cards, wire=wire, model=given, log=log)
     warn_of_blobs(fetch)

@@ -56,7 +56,7 @@ class TerminalAgents:
         """
         from pal.cli.logs import cards_of  # loaded while the user may type already
         from palimpsest.agent.jobs import standard_jobs
-        from palimpsest.coding.build import coding_settings, configured_agent, equip_with_hooks, mode_notice, recorded_choice
+        from palimpsest.coding.build import coding_agent, coding_settings, mode_notice, recorded_choice
 
         home, settings = self._home, self._settings
         notices: list[str] = []
@@ -64,8 +64,18 @@ class TerminalAgents:
             recorded = recorded_choice(home, chosen)
             coding = coding_settings(settings, recorded, allow=self._allow, deny=self._deny, folders=self._folders)
             jobs = standard_jobs(settings.config.jobs, home)
-            agent = configured_agent(home, settings, cards_of(home), session=chosen, recorded=recorded, jobs=jobs, notify=notices.append)
-            notices += (*equip_with_hooks(agent, home, settings, coding, approve), *mode_notice(settings, coding))
+            agent = coding_agent(
+                home,
+                settings,
+                coding,
+                cards=cards_of(home),
+                notify=notices.append,
+                session=chosen,
+                recorded=recorded,
+                jobs=jobs,
+                approve=approve,
+            )
+            notices += (*agent.parts.notices, *mode_notice(settings, coding))
         # A long log without a checkpoint was read as a whole; with this one the next start reads its end only.
         agent.session.log.sync()
         missing = self._missing(agent.session.card)

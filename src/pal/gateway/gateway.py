@@ -24,7 +24,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from pal.gateway.hosting import ConversationHost, Mode, Observed, PreparedBody, SentForm
 from pal.gateway.routing import (
     LOOP_HEADER,
-    WIRES,
+    WIRE_PATHS,
     ConversationName,
     Door,
     ForwardedRequest,
@@ -301,7 +301,7 @@ class Gateway:
     async def answer(self, request: Request) -> Response:
         """Answer one request of a client."""
         path = bytes(request.scope.get("raw_path") or b"").decode("latin-1") or request.url.path
-        wire = WIRES.get(path) if request.method == "POST" else None
+        wire = WIRE_PATHS.get(path) if request.method == "POST" else None
         counts = path == COUNTING_PATH and request.method == "POST"
         refusal = self._door.refusal(request.headers, is_conversation=wire is not None)
         if refusal is not None:

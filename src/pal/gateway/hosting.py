@@ -69,7 +69,7 @@ from palimpsest.wire.anthropic import MessageAssembler
 from palimpsest.wire.binding import without_thinking
 from palimpsest.wire.encode import card_on_wire, is_bound
 from palimpsest.wire.json_reading import Json, is_json, parse, tables_at, text
-from palimpsest.wire.models import WireName, recorded_card, simulated_cost, total_usd
+from palimpsest.wire.models import Tariff, WireName, price_day, recorded_card, total_usd
 from palimpsest.wire.request import MAX_BREAKPOINTS, is_given
 from palimpsest.wire.responses import ResponseAssembler
 from palimpsest.wire.stream import Decoder, assembler, decode_object, decode_response
@@ -271,7 +271,7 @@ class RecordedConversation:
             if kept is edits:
                 whole, places = tried, self._places_of(edits, unedited, tried)
             request = self._with_anchor(followed, tried)
-            if bills.cost_sent(request, now) + bills.doubt(sent_unedited, request) <= max(before, limit):
+            if bills.cost_sent(request, now) + bills.doubt(sent_unedited, request, now) <= max(before, limit):
                 return kept
         return ()
 
@@ -315,7 +315,7 @@ class RecordedConversation:
             if self._unseen is not None and self._may_be_unseen(now, shared) and (self._unseen.is_begun or costs[0] <= limit):
                 return way, 0
             cheapest = requests[costs.index(least)]
-            fits = (n for n, cost in enumerate(costs) if cost <= least or cost + bills.doubt(cheapest, requests[n]) <= limit)
+            fits = (n for n, cost in enumerate(costs) if cost <= least or cost + bills.doubt(cheapest, requests[n], now) <= limit)
             number = max(fits)
             chosen.append((costs[number], way, number))
         return min(chosen)[1:]
@@ -485,7 +485,8 @@ class RecordedConversation:
     def _usd(self, usage: Usage, model: str = "") -> float | None:
         """The dollars of a usage at the prices of a model, by default that of the request; `None` if they or the usage are not known."""
         card = recorded_card(model, self._home.cards()) if model else self._card
-        return simulated_cost(usage, card).total if card.prices.are_known and usage.prompt else None
+        tariff = Tariff.of(card, price_day(self._clock.now()))
+        return tariff.bill(usage).total if tariff is not None and usage.prompt else None
 
     def recovered(self, exchange: Exchange, refusal: ThinkingMismatch, *, sent_as_given: bool) -> Exchange | None:
         """Record that the provider refused the thinking of a request, and return the request without any of it.

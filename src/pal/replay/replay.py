@@ -30,7 +30,7 @@ from palimpsest.policies.limits import PreviewLimiter
 from palimpsest.policies.profile import Profile
 from palimpsest.wire.encode import Encoder
 from palimpsest.wire.models import ModelCard
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 # Up to so many masks are checked together: masks stay until a fold, and so would any error that they cause.
 _MOST_UNCHECKED = 32

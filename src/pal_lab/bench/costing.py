@@ -6,7 +6,6 @@ from typing import Final, Literal, NamedTuple
 from msgspec.structs import replace
 
 from pal.replay.comparison import BASELINE, COMPARED
-from pal.replay.curve import split_halves
 from pal.replay.outcome import SURVIVALS, Figures, Outcome, ProbeScores, figures, ratio
 from pal.replay.probes import CYCLES, ProbedSession, SummarySource, probed
 from pal.replay.recording import LoadedSession, RecordingIndex, load_all, load_log
@@ -15,6 +14,7 @@ from pal.replay.rereads import OFFICIAL
 from pal.replay.simulation import replay_card
 from pal_lab.bench.bars import Bar, ProfileRow, SessionCostRow, bar, without_limit
 from pal_lab.bench.workspace import BenchWorkspace
+from pal_lab.halves import split_halves
 from palimpsest.core.errors import BadInput
 from palimpsest.policies.named import profile
 from palimpsest.stores.in_memory import MemoryBlobs, MemorySessions

@@ -12,6 +12,7 @@ from datetime import datetime
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
+from math import inf
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +20,7 @@ import httpx
 
 from palimpsest.core.errors import StoreError
 from palimpsest.core.items import Value
-from palimpsest.wire.models import card
+from palimpsest.wire.models import LongPrices, Prices, card
 
 _MINUTES_5: Final = 300.0
 _HOUR: Final = 3_600.0
@@ -43,17 +44,16 @@ class BilledTokens(NamedTuple):
 
 
 class PriceList(NamedTuple):
-    """Dollars for a million tokens."""
+    """Dollars for a million of each of `BilledTokens`, and those of a call whose prompt has more than `above` tokens."""
 
-    input: float
-    read: float
-    write: float
-    write_long: float
-    output: float
+    listed: Sequence[float]
+    above: float
+    long: Sequence[float]
 
     def dollars(self, tokens: BilledTokens) -> float:
         """Return what a call costs."""
-        return sum(count * rate for count, rate in zip(tokens, self, strict=True)) / 1e6
+        rates = self.long if sum(tokens) - tokens.output > self.above else self.listed
+        return sum(count * rate for count, rate in zip(tokens, rates, strict=True)) / 1e6
 
 
 _token_counts: dict[str, int] = {}
@@ -486,9 +486,14 @@ def _row(name: str, requests: Sequence[RecordedRequest], home: Path, command: Se
 def rates_of(model: str) -> PriceList:
     """Return the prices of a model; what a cache has no price of its own for is input."""
     prices = card(model).prices
+    listed = _rates(prices)
+    return PriceList(listed, inf, listed) if prices.long is None else PriceList(listed, prices.long.above, _rates(prices.long))
+
+
+def _rates(prices: Prices | LongPrices) -> tuple[float, ...]:
     write = prices.input if prices.cache_write is None else prices.cache_write
     read = prices.input if prices.cache_read is None else prices.cache_read
-    return PriceList(prices.input, read, write, write if prices.cache_write_long is None else prices.cache_write_long, prices.output)
+    return prices.input, read, write, write if prices.cache_write_long is None else prices.cache_write_long, prices.output
 
 
 @contextmanager

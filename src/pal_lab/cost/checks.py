@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import click
 
@@ -30,14 +30,6 @@ from palimpsest.core.errors import BadInput
 
 _AGREEMENT_TABLE: Final = "agreement"
 _CALIBRATION_TABLE: Final = "calibration"
-
-
-class RecordingCheck(Protocol):
-    """A check of recorded sessions, printed or inserted into documents."""
-
-    def __call__(self, sources: SessionLoaders, into: tuple[Path, ...], *, as_json: bool) -> None:
-        """Run the check. Raises `BadInput` if no session can be checked."""
-        ...
 
 
 def _loaded(sources: SessionLoaders, title: str) -> Iterator[LoadedSession]:
@@ -79,13 +71,6 @@ def report_calibration(sources: SessionLoaders, into: tuple[Path, ...], *, as_js
     calibration = calibration_of(cases)
     insert_tables(into, {_CALIBRATION_TABLE: calibration_markdown(calibration)})
     _finish(sources, calibration, lambda: _print_calibration(calibration), as_json=as_json)
-
-
-def check_named(*, agreement: bool, calibrate: bool) -> RecordingCheck | None:
-    """Return the check that is asked for, or None. Raises `UsageError` if both are."""
-    if agreement and calibrate:
-        raise click.UsageError("--agreement and --calibrate exclude each other")
-    return report_agreement if agreement else report_calibration if calibrate else None
 
 
 def _finish(sources: SessionLoaders, found: Agreement | RereadCalibration, show: Callable[[], None], *, as_json: bool) -> None:

@@ -9,13 +9,13 @@ from msgspec import Struct
 from msgspec import field as tuning_field
 
 from pal.replay.comparison import BASELINE
-from pal.replay.curve import HALVES, split_halves
 from pal.replay.outcome import Figures, figures
 from pal.replay.recording import LoadedSession, RecordingIndex, load_all
 from pal.replay.replay import replay
 from pal.replay.rereads import plain_name
 from pal.replay.simulation import replay_card
 from pal_lab.bench.costing import RUNS, PricingRun
+from pal_lab.halves import HALVES, split_halves
 from palimpsest.audit.entities import argument_texts, names_of
 from palimpsest.audit.tool_calls import Action, ToolClass, action_of, action_with, exit_of
 from palimpsest.audit.visible import names_in_reply, names_in_result, normalized_path, readable_text

@@ -166,7 +166,7 @@ def measure_turn_start(
         first.save()
         load_ms = _milliseconds(lambda: NoteIndex(memory.memories.notebooks).refresh())
         times, cpu_ms = asyncio.run(_turn_start_times(memory, [chance.choice(questions) for _ in range(prompts + 1)]))
-        memory.agent.close()
+        memory.session.close()
     announce(f"loading {units:,} units")
     data_of_units = encode_index(_units(words, units, chance))
     rest = sorted(times[1:])
@@ -188,7 +188,7 @@ def _memory(folder: Path) -> SessionMemory:
     root.mkdir()
     home = Home(folder / "home")
     agent = Agent("claude-sonnet-4-5", provider=Scripted(), cwd=root, home=home)
-    memory = session_memory(agent, home, MemoryConfig())
+    memory = session_memory(agent.session, root, home, MemoryConfig())
     if memory is None:
         raise BadInput("a home on disk has no memory", where=str(folder))
     return memory

@@ -3,21 +3,16 @@
 import inspect
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.follow.conversation import Conversation, Conversations
 from palimpsest.follow.shapes import is_whole_list, plain_value
 from palimpsest.wire.json_reading import is_json, table_at, text
 from palimpsest.wire.models import WireName
+from palimpsest.wire.wires import WIRES
 
 Client = TypeVar("Client")
-# Where a request of each wire has its messages and its system prompt.
-_FIELDS: Final[dict[WireName, tuple[str, str]]] = {
-    "anthropic": ("messages", "system"),
-    "responses": ("input", "instructions"),
-    "chat": ("messages", ""),
-}
 
 
 class Replaced:
@@ -77,7 +72,7 @@ class _ResourceCalls:
     def __init__(self, conversations: Conversations, wire: WireName) -> None:
         self._conversations = conversations
         self._wire = wire
-        self._field, self._system = _FIELDS[wire]
+        self._field, self._system = WIRES[wire].messages, WIRES[wire].system
 
     def conversation(self, given: dict[str, Any]) -> Conversation | None:
         """Return the conversation of a request, or `None` if it has no list."""

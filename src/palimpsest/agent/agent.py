@@ -4,34 +4,31 @@ import asyncio
 import signal
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import replace as shown_replace
 
 from palimpsest.agent.business import BusinessState
 from palimpsest.agent.calls import resumed, switch
 from palimpsest.agent.confined_files import confined_writer, file_creator
-from palimpsest.agent.context import ContextStating, NoContext
+from palimpsest.agent.context import SourcedContext
 from palimpsest.agent.decision import AgentMode, Approval, Decision
 from palimpsest.agent.feed import Feed, Piece
 from palimpsest.agent.hooks import Hook, SessionHooks
-from palimpsest.agent.jobs import Jobs, distinct_jobs
-from palimpsest.agent.limits import NO_LIMITS, NOTHING, Limits, Spent, TurnMeter, session_usd
-from palimpsest.agent.note_citations import CitationFilter, without_citations
+from palimpsest.agent.jobs import EXIT_SECONDS, Jobs, distinct_jobs, earlier_caches, remember_cache
+from palimpsest.agent.limits import NO_LIMITS, NOTHING, ChildAccounts, Limits, Spent, TurnMeter, session_usd
 from palimpsest.agent.session import Environment, Session
 from palimpsest.agent.tool import AgentTool, tools_by_name
-from palimpsest.agent.tool_calls import Toolbox, allow_all, no_approver
-from palimpsest.agent.turn import Loop, NoRecall, Recalling, run_turn, uncancelled
+from palimpsest.agent.tool_calls import Toolbox, allow_all, no_approver, offer_tools
+from palimpsest.agent.turn import Loop, run_turn, uncancelled
 from palimpsest.agent.workspace import Workspace
-from palimpsest.core.deltas import TextDelta
 from palimpsest.core.errors import BadInput, PalimpsestError
-from palimpsest.core.events import Event, ModelReplied, PermissionAsked, SessionOpened, ToolsOffered, TurnEnded, UserSaid, UserTyped
-from palimpsest.core.items import Content, Part, Text, ToolCall
+from palimpsest.core.events import Event, ModelReplied, PermissionAsked, SessionOpened, TurnEnded, UserSaid, UserTyped
+from palimpsest.core.items import Part, Text, ToolCall
 from palimpsest.core.plans import CacheAccount, Job, JobMoment
 from palimpsest.core.ports import Provider, StateSlot
 from palimpsest.core.text import PLAN_TAG, between
@@ -42,7 +39,6 @@ from palimpsest.wire.models import ModelCard, card, total_usd
 from palimpsest.wire.request import Tool
 
 if TYPE_CHECKING:
-    from palimpsest.agent.limits import ChildAccounts
     from palimpsest.agent.shell import Shell
 
 
@@ -58,7 +54,11 @@ async def unexpanded(parts: tuple[str | Part, ...]) -> tuple[str | Part, ...]:
 
 
 class SubAgents(Protocol):
-    """The sub-agents of an agent, as far as the agent itself deals with them."""
+    """The sub-agents of an agent, as far as it deals with them itself. The class that they are, `ChildAgents`, imports this module."""
+
+    def watch(self, meter: TurnMeter) -> None:
+        """Stop them once this turn of the agent has reached its limit in dollars or tokens."""
+        ...
 
     def spent(self) -> Mapping[str, Spent]:
         """What each of them and those below it have spent so far, by session."""
@@ -66,10 +66,6 @@ class SubAgents(Protocol):
 
     def live(self) -> Mapping[str, str]:
         """The nicknames of those that are open, by session."""
-        ...
-
-    def roles(self) -> Mapping[str, str]:
-        """The descriptions of the roles that they can have, by name."""
         ...
 
     async def interrupt(self) -> None:
@@ -98,9 +94,119 @@ def _profile_of(given: str | Profile) -> Profile:
     return profile(given)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What an agent consists of. It is built whole before there is an agent, and replaced as a whole.
+
+    resources: what is closed with the agent, after its turn and before its log.
+    is_resumed: whether the session existed; its first turn then tells the policies so.
+    drops_blank: whether a session in which nothing was said is removed. Another program may have its id.
+    context: states what the model should know about the world; `None` if the log has it all.
+    recall: records what outlives a session and bears on a prompt, before the prompt enters the view. It never fails.
+    expand: replaces input that stands for another, such as the name of a prompt of an MCP server.
+    prompts: the prompts that `expand` knows so far: the word that names each, and its description.
+    open_tasks: lines about open tasks, for user interfaces.
+    notices: what the user should know before the first turn.
+    """
+
+    home: AnyHome
+    session: Session
+    toolbox: Toolbox
+    hooks: SessionHooks
+    jobs: Jobs
+    limits: Limits
+    resources: AsyncExitStack
+    is_resumed: bool
+    drops_blank: bool
+    context: SourcedContext | None = None
+    recall: Callable[[tuple[Part, ...]], Awaitable[None]] | None = None
+    expand: Expand = unexpanded
+    prompts: Callable[[], tuple[tuple[str, str], ...]] = tuple
+    open_tasks: Callable[[], tuple[str, ...]] = tuple
+    business: BusinessState | None = None
+    children: SubAgents | None = None
+    mode: AgentMode | None = None
+    shell: "Shell | None" = None
+    notices: tuple[str, ...] = ()
+
+    def release(self) -> None:
+        """Make the session durable and close it; remove it if it is a new one in which nothing was said."""
+        release_session(self.session, self.home, drops_blank=self.drops_blank)
+
+
+def release_session(session: Session, home: AnyHome, *, drops_blank: bool) -> None:
+    """Close a session, and remove it if nothing was said in it and it is one that is dropped then."""
+    is_empty = False
+    try:
+        is_empty = drops_blank and session.is_blank
+    finally:
+        session.close()
+    if is_empty:
+        with suppress(PalimpsestError, OSError):
+            remove(home.store, session.log.session)
+
+
+def open_parts(
+    model: str | ModelCard,
+    *,
+    tools: Iterable[AgentTool | Callable[..., Any]] = (),
+    profile: str | Profile = "palimpsest",
+    provider: Provider | Callable[[ModelCard, str], Provider] | None = None,
+    cwd: str | Path = ".",
+    home: AnyHome | None = None,
+    resume: str = "",
+    limits: Limits = NO_LIMITS,
+    decide: Callable[[AgentTool, ToolCall], Decision] = allow_all,
+    approve: Approve = no_approver,
+    hooks: Iterable[Hook] = (),
+    jobs: Iterable[Job] | None = None,
+    opened: SessionOpened | None = None,
+    exit_seconds: float = EXIT_SECONDS,
+    adjust: Callable[[Environment], Environment] = lambda environment: environment,
+) -> Parts:
+    """Open a session, and return the parts of an agent that has these tools in it. The parameters are those of `Agent`.
+
+    `exit_seconds` are given to jobs at the end. `adjust` changes the environment of the session before it is opened. All
+    that can be refused here is read before there is a session.
+    """
+    home = Home.in_memory() if home is None else home
+    cards = home.cards()
+    known = card(model, cards) if isinstance(model, str) else model
+    way = _profile_of(profile)
+    limits.check(known, way.params)
+    root = Path(cwd).resolve()
+    by_name, at_moments, beside = tools_by_name(tools), tuple(hooks), distinct_jobs(way.jobs if jobs is None else jobs)
+    resources, first = AsyncExitStack(), opened or SessionOpened(new_id(home), cwd=str(root))
+    around = replace(_environment(home, root, first.session, resume), cards=cards, provider=_providers(provider, resources))
+    around = adjust(around)
+    session = Session.resume(resume, way, known, around, turn_goes_on=True) if resume else Session.create(first, way, known, around)
+    try:
+        running = SessionHooks(at_moments, str(root), source="resume" if resume else "startup", since=session.log.tip)
+        session.environment = replace(around, before_fold=partial(running.before_fold, session))
+        workspace = Workspace(root, keep=home.blobs.put, write=confined_writer(root), known=session.known_files)
+        toolbox = Toolbox(by_name, workspace, decide, approve)
+        if by_name:
+            offer_tools(session, by_name)
+    except BaseException:
+        release_session(session, home, drops_blank=not resume)
+        raise
+    return Parts(
+        home=home,
+        session=session,
+        toolbox=toolbox,
+        hooks=running,
+        jobs=Jobs(session, beside, exit_seconds),
+        limits=limits,
+        resources=resources,
+        is_resumed=bool(resume),
+        drops_blank=not resume,
+    )
+
+
 class Agent:
     """An agent in one session. Prompts are queued by `say` or given to `run`; a second prompt during a turn steers it.
 
+    Instead of a model it gets its parts, if another function has made them; the options are then those of the parts.
     `tools` are tools, or functions that `tool_from` can declare: with annotations and a docstring. `decide` and `approve` decide about each
     tool call; without them every call runs. `home` keeps the session (default: in memory). `resume` is the id of an earlier session;
     `opened` is the first event of a new one that another agent starts. `hooks` run at moments of the session; those of its end run when
@@ -108,18 +214,9 @@ class Agent:
     `BadInput` if no tool can be made of a function, or two tools or jobs have one name.
     """
 
-    # What equipping an agent and running its turns fill; an agent without them works.
-    business: BusinessState | None = None
-    children: SubAgents | None = None
-    mode: AgentMode | None = None
-    shell: "Shell | None" = None
-    meter: TurnMeter | None = None
-    _feed: Feed | None = None
-    _turn: "asyncio.Task[str] | None" = None
-
     def __init__(
         self,
-        model: str | ModelCard,
+        model: str | ModelCard | Parts,
         *,
         tools: Iterable[AgentTool | Callable[..., Any]] = (),
         profile: str | Profile = "palimpsest",
@@ -134,62 +231,71 @@ class Agent:
         jobs: Iterable[Job] | None = None,
         opened: SessionOpened | None = None,
     ) -> None:
-        home = Home.in_memory() if home is None else home
-        cards = home.cards()
-        known = card(model, cards) if isinstance(model, str) else model
-        way = _profile_of(profile)
-        limits.check(known, way.params)
-        root = Path(cwd).resolve()
-        # All that can be refused is read before there is a session.
-        by_name, at_moments, declared = tools_by_name(tools), tuple(hooks), distinct_jobs(way.jobs if jobs is None else jobs)
-        self.resources = AsyncExitStack()
-        environment = replace(_environment(home, root, resume), cards=cards, provider=_providers(provider, self.resources))
-        if resume:
-            self.session = Session.resume(resume, way, known, environment, turn_goes_on=True)
-        else:
-            first = opened or SessionOpened(new_id(home), cwd=str(root))
-            self.session = Session.create(first, way, known, environment)
-        # A session in which nothing was said is not kept, unless another program has its id.
-        self._root = root
-        self._home, self.drops_blank, self._is_resumed = home, not resume, bool(resume)
-        try:
-            self.hooks = SessionHooks(at_moments, str(root), source="resume" if resume else "startup", since=self.session.log.tip)
-            self._place_in(environment)
-            workspace = Workspace(root, keep=home.blobs.put, write=confined_writer(root), known=self.session.known_files)
-            self.toolbox = Toolbox(by_name, workspace, decide, approve)
-            if by_name:
-                self.offer(self.toolbox)
-            self.limits = limits
-            self.jobs = Jobs(self.session, declared)
-        except BaseException:
-            self._release()
-            raise
-        self._add_parts()
-
-    def _add_parts(self) -> None:
-        """Set what others give to an agent after it was made, as it is without them."""
-        self.context: ContextStating = NoContext()
-        self.recalling: Recalling = NoRecall()
-        # Replaces input that stands for another, such as the name of a prompt of an MCP server.
-        self.expand: Expand = unexpanded
-        # The prompts that `expand` knows so far: the word that names each, and its description.
-        self.prompts: Callable[[], tuple[tuple[str, str], ...]] = tuple
-        # Lines about open tasks, for user interfaces.
-        self.open_tasks: Callable[[], tuple[str, ...]] = tuple
+        if not isinstance(model, Parts):
+            model = open_parts(
+                model,
+                tools=tools,
+                profile=profile,
+                provider=provider,
+                cwd=cwd,
+                home=home,
+                resume=resume,
+                limits=limits,
+                decide=decide,
+                approve=approve,
+                hooks=hooks,
+                jobs=jobs,
+                opened=opened,
+            )
+        self.parts = model
+        self._feed: Feed | None = None
+        self._turn: asyncio.Task[str] | None = None
         self._has_ended = False
+        # Whether the first turn has to tell the policies that the session was resumed.
+        self._resumes = self.parts.is_resumed
         # The tools of which the provider was asked for the size.
         self._counted: tuple[Tool, ...] = ()
+        self._accounts = ChildAccounts(self.parts.home)
 
-    def _place_in(self, environment: Environment) -> None:
-        """Let the session keep large results in files of its own, and run the hooks before a fold."""
-        keep = self._home.store.result_files(self.session.log.session)
-        self.session.environment = replace(
-            environment,
-            keep=keep,
-            transcript=transcript_of(keep),
-            create=file_creator(self._root),
-            before_fold=lambda tokens: self.hooks.before_fold(self.session, tokens),
-        )
+    @property
+    def session(self) -> Session:
+        """The session of the agent, with its log."""
+        return self.parts.session
+
+    @property
+    def toolbox(self) -> Toolbox:
+        """The tools, and what decides about their calls."""
+        return self.parts.toolbox
+
+    @property
+    def jobs(self) -> Jobs:
+        """The jobs beside its turns."""
+        return self.parts.jobs
+
+    @property
+    def resources(self) -> AsyncExitStack:
+        """What is closed with the agent."""
+        return self.parts.resources
+
+    @property
+    def children(self) -> SubAgents | None:
+        """Its sub-agents; `None` if it can have none."""
+        return self.parts.children
+
+    @property
+    def business(self) -> BusinessState | None:
+        """The business state of its task; `None` if none is declared."""
+        return self.parts.business
+
+    @property
+    def mode(self) -> AgentMode | None:
+        """What it may do without a question; `None` without permissions."""
+        return self.parts.mode
+
+    @property
+    def shell(self) -> "Shell | None":
+        """What runs its commands, if it can run any."""
+        return self.parts.shell
 
     @property
     def id(self) -> str:
@@ -198,12 +304,8 @@ class Agent:
 
     def offer(self, toolbox: Toolbox) -> None:
         """Offer these tools from the next call on, and record it if they differ from those that were offered last."""
-        session = self.session
-        tools = tuple(tool.declaration for tool in toolbox.tools.values())
-        address = session.keep_tools(tools)
-        if address != session.offered_tools:
-            session.log.append(ToolsOffered(address, tuple(toolbox.tools)))
-        session.tools, self.toolbox = tools, toolbox
+        offer_tools(self.session, toolbox.tools)
+        self.parts = replace(self.parts, toolbox=toolbox)
 
     def say(self, *parts: str | Part) -> Event:
         """Queue input: it starts the next turn, or joins the running one at its next safe point. It is recorded at once."""
@@ -243,28 +345,32 @@ class Agent:
             if has_ended:
                 self.jobs.turn_ended()
 
-    async def _run_turn(self, feed: Feed, parts: tuple[str | Part, ...]) -> str:
+    async def _run_turn(self, feed: Feed, given: tuple[str | Part, ...]) -> str:
+        parts, session = self.parts, self.session
         # Also what policies ask a model before the turn begins counts to its limits.
-        self.meter = TurnMeter(self.session, self.limits, self.spent_by_child)
+        meter = TurnMeter(session, parts.limits, self.spent_by_child)
+        if parts.children is not None:
+            parts.children.watch(meter)
         await self.jobs.pause_ended()
-        if parts:
-            self.say(*await self.expand(parts))
-        if self._is_resumed:
-            self._is_resumed = False
-            await resumed(self.session)
+        if given:
+            self.say(*await parts.expand(given))
+        if self._resumes:
+            self._resumes = False
+            await resumed(session)
             self.jobs.start("resumed")
-        if self.session.profile.counts_tools and self.session.tools != self._counted:
+        if session.profile.counts_tools and session.tools != self._counted:
             from palimpsest.agent.tool_counts import count_tools  # few profiles need it
 
-            self._counted = self.session.tools
-            await count_tools(self.session, self._home.tool_counts)
-        loop = Loop(self.session, self.toolbox, feed, self.limits, self.context, self.hooks, self.meter, self.recalling)
-        return await run_turn(loop)
+            self._counted = session.tools
+            await count_tools(session, parts.home.tool_counts)
+        return await run_turn(Loop(session, parts.toolbox, feed, parts.limits, parts.context, parts.hooks, meter, parts.recall))
 
     def _shown(self, publish: Callable[[Piece], None]) -> Callable[[Piece], None]:
         """Return a way to publish what a user interface is shown under the profile of the session."""
         if not self.session.profile.notes.cites:
             return publish
+
+        from palimpsest.agent.note_citations import WithoutCitations  # few profiles cite notes
 
         return WithoutCitations(publish)
 
@@ -303,12 +409,6 @@ class Agent:
         live = {} if self.children is None else self.children.spent()
         return recorded | {name: spent for name, spent in live.items() if name in recorded}
 
-    @cached_property
-    def _accounts(self) -> "ChildAccounts":
-        from palimpsest.agent.limits import ChildAccounts  # most sessions have no sub-agents
-
-        return ChildAccounts(self._home)
-
     def children_spent(self) -> Spent:
         """What the sub-agents of this session have spent so far, those below them included."""
         return sum(self.spent_by_child().values(), NOTHING)
@@ -320,12 +420,12 @@ class Agent:
     async def compact(self, focus: str = "") -> None:
         """Fold the session now, unless a hook blocks it."""
         await self.jobs.pause_ended()
-        await self.hooks.compact(self.session, focus)
+        await self.parts.hooks.compact(self.session, focus)
 
     async def switch(self, model: str | ModelCard) -> None:
         """Continue with another model. Raises `BadInput` if there is a limit in dollars and the price of the model is not known."""
         known = self.session.named_card(model) if isinstance(model, str) else model
-        self.limits.check(known, self.session.params)
+        self.parts.limits.check(known, self.session.params)
         await switch(self.session, known)
 
     def change_profile(self, profile: str | Profile) -> None:
@@ -343,7 +443,7 @@ class Agent:
         """
         if not self._has_ended:
             self._has_ended = True
-            await self.hooks.end(self.session, stop, None if stop == "done" else _LAST_SECONDS)
+            await self.parts.hooks.end(self.session, stop, None if stop == "done" else _LAST_SECONDS)
 
     def close(self) -> None:
         """Make the session durable and release it; a new one in which nothing was said is not kept.
@@ -352,21 +452,8 @@ class Agent:
         """
         self.jobs.abandon()
         if self.session.log.health.turns > 1:
-            from palimpsest.agent.jobs import remember_cache
-
-            remember_cache(self._home.pauses, self.session)
-        self._release()
-
-    def _release(self) -> None:
-        """Close the session, and remove it if it is a new one in which nothing was said."""
-        is_empty = False
-        try:
-            is_empty = self.drops_blank and self.session.is_blank
-        finally:
-            self.session.close()
-        if is_empty:
-            with suppress(PalimpsestError, OSError):
-                remove(self._home.store, self.id)
+            remember_cache(self.parts.home.pauses, self.session)
+        self.parts.release()
 
     async def __aenter__(self) -> Self:
         return self
@@ -395,17 +482,21 @@ def _seen(turn: "asyncio.Task[str]") -> None:
         turn.exception()
 
 
-def _environment(home: AnyHome, root: Path, resume: str) -> Environment:
-    return Environment(home.store, home.blobs, home.clock, look=WorkTree(str(root)), earlier=partial(_earlier, home.pauses, resume))
+def _environment(home: AnyHome, root: Path, new: str, resume: str) -> Environment:
+    """What surrounds a session that is new or resumed; it keeps large results in files of its own."""
+    keep = home.store.result_files(resume or new)
+    return Environment(
+        *(home.store, home.blobs, home.clock, keep),
+        look=WorkTree(str(root)),
+        earlier=partial(_earlier, home.pauses, resume),
+        transcript=transcript_of(keep),
+        create=file_creator(root),
+    )
 
 
 def _earlier(slot: StateSlot, session: str) -> CacheAccount:
     """Return what earlier sessions say about the pauses of the user."""
-    if slot.load() is None:
-        return CacheAccount()
-    from palimpsest.agent.jobs import earlier_caches
-
-    return earlier_caches(slot, session)
+    return CacheAccount() if slot.load() is None else earlier_caches(slot, session)
 
 
 def _job_moment(event: Event) -> JobMoment | None:
@@ -436,61 +527,6 @@ def _providers(
         provider: Provider = given
         return lambda *_: provider
     return given
-
-
-_PLAN_TAGS: Final = (f"<{PLAN_TAG}>\n", f"\n</{PLAN_TAG}>", f"<{PLAN_TAG}>", f"</{PLAN_TAG}>")
-
-
-class WithoutPlanTags:
-    """Takes the tags of a proposed plan out of a text that arrives in pieces."""
-
-    def __init__(self) -> None:
-        self._held = ""
-
-    def feed(self, text: str) -> str:
-        """Return what can be shown; the beginning of what may be a tag is held back."""
-        text = _without_plan_tags(self._held + text)
-        held = max((size for tag in _PLAN_TAGS for size in range(1, len(tag)) if text.endswith(tag[:size])), default=0)
-        self._held = text[len(text) - held :]
-        return text[: len(text) - held]
-
-    def end(self) -> str:
-        """Return what was held back, which is no tag."""
-        rest, self._held = self._held, ""
-        return rest
-
-
-def _without_plan_tags(text: str) -> str:
-    for tag in _PLAN_TAGS:
-        text = text.replace(tag, "")
-    return text
-
-
-class WithoutCitations:
-    """Passes pieces of a feed on to `publish`, texts of replies without citation blocks and plan tags, also of one that is cut off."""
-
-    def __init__(self, publish: Callable[[Piece], None]) -> None:
-        self._publish = publish
-        self._filter = CitationFilter()
-        self._plan = WithoutPlanTags()
-
-    def __call__(self, piece: Piece) -> None:
-        """Pass one piece on; a delta of which nothing is shown is left out."""
-        match piece:
-            case TextDelta(text=text):
-                if shown := self._plan.feed(self._filter.feed(text)):
-                    self._publish(TextDelta(shown))
-            case Event(body=ModelReplied(purpose="turn") as body):
-                if rest := self._plan.feed(self._filter.end()) + self._plan.end():
-                    self._publish(TextDelta(rest))
-                self._filter = CitationFilter()
-                self._publish(shown_replace(piece, body=shown_replace(body, parts=tuple(map(_uncited, body.parts)))))
-            case _:
-                self._publish(piece)
-
-
-def _uncited(part: Content) -> Content:
-    return shown_replace(part, text=_without_plan_tags(without_citations(part.text).text)) if isinstance(part, Text) else part
 
 
 Result = TypeVar("Result")

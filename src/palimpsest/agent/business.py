@@ -13,6 +13,7 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import TaskChanged
 from palimpsest.core.items import seq_of
 from palimpsest.core.view import CHANGED
+from palimpsest.policies.profile import Profile
 from palimpsest.sources.progress import KEY, StateMachine
 from palimpsest.sources.source import stated_value
 
@@ -75,10 +76,7 @@ class BusinessState:
     """
 
     def __init__(self, session: Session, machine: StateMachine) -> None:
-        if all(source.key != KEY for source in session.profile.sources.sources):
-            raise BadInput(
-                f"the profile {session.profile.name!r} does not state the business state; use palimpsest or classroom", where=KEY
-            )
+        require_source(session.profile)
         self.machine = machine
         self._session = session
         self._unstated = _unstated_move(session)
@@ -112,6 +110,12 @@ class BusinessState:
     def _moved(self, target: str) -> TaskChanged:
         self._unstated = self.machine.transition(self.current, target)
         return state_event(target)
+
+
+def require_source(profile: Profile) -> None:
+    """Raise `BadInput` if a profile does not state the business state."""
+    if all(source.key != KEY for source in profile.sources.sources):
+        raise BadInput(f"the profile {profile.name!r} does not state the business state; use palimpsest or classroom", where=KEY)
 
 
 def _unstated_move(session: Session) -> str:

@@ -79,7 +79,7 @@ def child_tools(children: ChildAgents) -> tuple[AgentTool, ...]:
         return ()
     unstated = children.unstated_roles()
     roles = f"\n\nRoles:\n{role_listing(unstated)}" if unstated else ""
-    calls = _Calls(children, with_reports=children.agent.session.profile.agents.tagged)
+    calls = _Calls(children, with_reports=children.session.profile.agents.tagged)
     return (
         define(SpawnArguments, calls.spawn, name=SPAWN, description=f"{_SPAWN}{roles}", kind="reports"),
         define(SendArguments, calls.send, name=SEND, description=_SEND, kind="reports"),
@@ -174,7 +174,7 @@ async def review(children: ChildAgents, what: str = "") -> str:
         await children.close_child(child.session)
     if outcome.state != "completed":
         raise BadInput(f"the review did not complete: {outcome.state}. {outcome.text}".strip())
-    log = children.agent.session.log
+    log = children.session.log
     if any(record.session == child.session and has_end_to_state(record, log.path) for record in log.children):
         # In the place of the notice that every sub-agent has ended.
         log.append(ContextStated((Statement(CHILD_NOTICE, review_text(asked, outcome.text), value=child.session),)))

@@ -4,17 +4,16 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace as opening_replace
+from dataclasses import replace as dataclass_replace
 from pathlib import Path
 from typing import Final, TypeAlias, get_args
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from palimpsest.agent.agent import Agent, Approve
-from palimpsest.agent.context import ContextStating
+from palimpsest.agent.agent import Agent, Approve, Parts, open_parts
 from palimpsest.agent.decision import Approval
-from palimpsest.agent.limits import NO_LIMITS, NOTHING, Limits, Spent, session_usd
+from palimpsest.agent.limits import NO_LIMITS, NOTHING, Limits, Spent, TurnMeter, recorded_spending, session_usd
 from palimpsest.agent.roles import (
     BRIEFING,
     CANCELLED,
@@ -34,8 +33,9 @@ from palimpsest.agent.roles import (
     narrower_limits,
     notice,
     outcome_of,
+    pick_nickname,
 )
-from palimpsest.agent.session import Session, SessionThread
+from palimpsest.agent.session import Environment, Session, SessionThread
 from palimpsest.agent.tool import CURRENT_CALL, ToolError, one_line
 from palimpsest.agent.turn import Result, uncancelled
 from palimpsest.audit.working_state import DIALOGUE_FORK
@@ -43,7 +43,6 @@ from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.events import (
     ChildEnded,
     ChildOpened,
-    ContextStated,
     Event,
     EventRef,
     Interrupted,
@@ -102,14 +101,21 @@ class AgentTree:
     """
 
     def __init__(
-        self, approve: Approve, rules: AgentRules, settings: AgentSettings, roles: Mapping[str, AgentRole], chance: Callable[[], float]
+        self,
+        approve: Approve,
+        rules: AgentRules,
+        settings: AgentSettings,
+        roles: Mapping[str, AgentRole],
+        chance: Callable[[], float],
+        *,
+        problems: tuple[str, ...] = (),
     ) -> None:
         self.depth = settings.max_depth or rules.depth
         self.threads = settings.max_threads or rules.threads
         self.limits = settings.limits
         self.end_with_turn = settings.end_with_turn
         self.roles = roles
-        self.problems: tuple[str, ...] = ()
+        self.problems = problems
         self.open = 0
         self.paths: dict[str, tuple[str, ...]] = {}
         self.names: set[str] = set()
@@ -132,8 +138,6 @@ class AgentTree:
 
     def nickname(self, wanted: str = "") -> str:
         """Return a nickname that no agent of this tree has had. Raises `ToolError` if the wanted one is taken or no name."""
-        from palimpsest.agent.roles import pick_nickname  # most sessions start no sub-agent
-
         name = wanted or pick_nickname(self.names, self._chance())
         if wanted and _NICKNAME.fullmatch(wanted) is None:
             raise ToolError("a nickname has letters, digits, spaces and dashes, at most 40")
@@ -157,13 +161,10 @@ class AgentTree:
             check()
 
 
-def new_tree(agent: Agent, approve: Approve, settings: AgentSettings, hides: Callable[[str], bool]) -> AgentTree:
+def new_tree(session: Session, root: Path, approve: Approve, settings: AgentSettings, hides: Callable[[str], bool]) -> AgentTree:
     """Return the tree of an agent that the user talks to, with the roles of the user and of its project but those that a rule `hides`."""
-    session = agent.session
-    roles, problems = load_roles(Path.home(), agent.toolbox.workspace.root, hides)
-    tree = AgentTree(approve, session.profile.agents, settings, roles, session.environment.chance)
-    tree.problems = problems
-    return tree
+    roles, problems = load_roles(Path.home(), root, hides)
+    return AgentTree(approve, session.profile.agents, settings, roles, session.environment.chance, problems=problems)
 
 
 class Opening(Struct, frozen=True):
@@ -262,57 +263,14 @@ class Child(Struct):
             self.slot.release()
 
 
-class FamilyContext:
-    """States all that another context states, then the briefing if the view does not show it, and each end that this branch lacks.
-
-    The loop asks for it at its safe points only, so that an end never enters the view during a call and starts no turn.
-    """
-
-    def __init__(self, inner: ContextStating, session: Session, briefing: str = "") -> None:
-        self._inner = inner
-        self._session = session
-        self._briefing = briefing
-
-    async def prepare(self, tools: frozenset[str]) -> None:
-        """Make tools available that pending calls need."""
-        await self._inner.prepare(tools)
-
-    async def observe(self) -> None:
-        """Observe the sources, and state what changed and what the sub-agents did."""
-        await self._inner.observe()
-        self._state()
-
-    def restate(self) -> None:
-        """State what the view no longer shows, and what the sub-agents did since."""
-        self._inner.restate()
-        self._state()
-
-    def mention(self, parts: tuple[Part, ...]) -> None:
-        """State what the input mentions."""
-        self._inner.mention(parts)
-
-    def _state(self) -> None:
-        log, tagged = self._session.log, self._session.profile.agents.tagged
-        missing = self._briefing and BRIEFING not in log.view.facts
-        statements = [Statement(BRIEFING, self._briefing)] if missing else []
-        path = log.path
-        statements += [
-            Statement(CHILD_NOTICE, notice(_with_report(log, child), tagged=tagged), value=child.session)
-            for child in log.children
-            if child.depth and has_end_to_state(child, path)
-        ]
-        if statements:
-            log.append(ContextStated(tuple(statements)))
-
-
 def _with_report(log: Log, child: ChildRecord) -> ChildRecord:
     """The record with its report, which it does not hold any more once the end was stated on another branch."""
     ended = None if child.ended is None else log.event(child.ended).body
     return replace(child, text=ended.text) if isinstance(ended, ChildEnded) else child
 
 
-EquipChild: TypeAlias = Callable[[Agent, AgentRole, Approve], object]
-"""Gives a sub-agent the tools of its parent, as far as its role allows."""
+EquipChild: TypeAlias = Callable[[Parts, AgentRole, Approve], Parts]
+"""Returns the parts of a sub-agent with the tools of its parent, as far as its role allows."""
 # The key of the source that states the roles.
 _ROLES_SOURCE: Final = "agents"
 _STATES: Final[Mapping[str, ChildState]] = {state: state for state in get_args(ChildState)}
@@ -331,31 +289,30 @@ class SpawnRequest(Struct, frozen=True):
 class ChildAgents:
     """The sub-agents of an agent. On creation, those that run by the log and cannot by now are recorded as killed.
 
-    A sub-agent is open from its start until it is closed, fails or is interrupted: its file is locked and it holds a slot of the tree.
+    `parent` are the parts of the agent without what it is equipped with. A sub-agent is open from its start until it is closed, fails or
+    is interrupted: its file is locked and it holds a slot of the tree.
     """
 
-    def __init__(self, agent: Agent, home: AnyHome, tree: AgentTree, equip: EquipChild) -> None:
-        self._agent = agent
-        self._home = home
+    def __init__(self, parent: Parts, tree: AgentTree, equip: EquipChild) -> None:
+        self._parent = parent
+        self.session = parent.session
+        self._home = parent.home
         self._tree = tree
         self._roles = tree.roles
         self._equip = equip
         self._known: dict[str, Child] = {}
-        meta = agent.session.log.opened.meta
+        self._meter: TurnMeter | None = None
+        log = parent.session.log
+        meta = log.opened.meta
         self._role = self._roles.get(meta.get("role", ""), self._roles[DEFAULT_ROLE])
         self._nickname = meta.get("nickname", "")
         self.depth = whole_number(meta.get("depth", "")) or 0
-        self._path = tree.paths.get(agent.id, (self._nickname,) if self._nickname else ())
-        tree.names.update(child.nickname for child in agent.session.log.children)
+        self._path = tree.paths.get(log.session, (self._nickname,) if self._nickname else ())
+        self._briefing = briefing(self._nickname, self._role) if self._nickname and log.opened.opener is not None else ""
+        tree.names.update(child.nickname for child in log.children)
         tree.over_budget.append(self._stop_if_over_budget)
-        agent.children = self
-        agent.resources.push_async_callback(self.close)
+        parent.resources.push_async_callback(self.close)
         self._record_killed()
-
-    @property
-    def agent(self) -> Agent:
-        """The agent whose sub-agents they are."""
-        return self._agent
 
     @property
     def tree(self) -> AgentTree:
@@ -367,17 +324,29 @@ class ChildAgents:
         """Whether the agent may have sub-agents at its depth."""
         return self.depth < self._tree.depth
 
-    def context(self, inner: ContextStating) -> FamilyContext:
-        """Return a context that also states the briefing of this agent, if it is a sub-agent, and the ends of its sub-agents."""
-        text = briefing(self._nickname, self._role) if self._nickname and self._agent.session.log.opened.opener is not None else ""
-        return FamilyContext(inner, self._agent.session, text)
+    def watch(self, meter: TurnMeter) -> None:
+        """Stop them once this turn of the agent has reached its limit in dollars or tokens."""
+        self._meter = meter
+
+    def due(self) -> tuple[Statement, ...]:
+        """Return the briefing of the agent, if it is a sub-agent and the view does not show it, and each end that this branch lacks."""
+        log, tagged = self.session.log, self.session.profile.agents.tagged
+        missing = self._briefing and BRIEFING not in log.view.facts
+        statements = [Statement(BRIEFING, self._briefing)] if missing else []
+        path = log.path
+        statements += [
+            Statement(CHILD_NOTICE, notice(_with_report(log, child), tagged=tagged), value=child.session)
+            for child in log.children
+            if child.depth and has_end_to_state(child, path)
+        ]
+        return tuple(statements)
 
     def roles(self) -> dict[str, str]:
         """The descriptions of the roles that a source may state, by name; empty where there may be no sub-agents.
 
         Texts of a project are left out if the source states with the role of the system.
         """
-        source = next((each for each in self._agent.session.profile.sources.sources if each.key == _ROLES_SOURCE), None)
+        source = next((each for each in self.session.profile.sources.sources if each.key == _ROLES_SOURCE), None)
         if source is None or not self.may_spawn:
             return {}
         return {role.name: role.description for role in self._roles.values() if source.role != "system" or role.origin != "project"}
@@ -401,7 +370,7 @@ class ChildAgents:
 
     def state(self, name: str) -> ChildOutcome:
         """State and report of a sub-agent by id or nickname; `not_found` if this agent has started none of that name."""
-        record = self._record(name)
+        record = self._child_record(name)
         if record is None:
             return ChildOutcome("not_found")
         child = self._known.get(record.session)
@@ -424,7 +393,9 @@ class ChildAgents:
         slot = self._reserved(nickname)
         try:
             child = Child(new_id(self._home), nickname, role, self.depth + 1, slot)
-            await self._open(child, Opening(narrower_limits(self._tree.limits, role.limits), request.model or role.model, request.fork))
+            await self._open_session(
+                child, Opening(narrower_limits(self._tree.limits, role.limits), request.model or role.model, request.fork)
+            )
         except BaseException:
             slot.release()
             self._tree.names.discard(nickname)
@@ -466,7 +437,7 @@ class ChildAgents:
         if len(running) < len(names):
             return True
         events = [asyncio.ensure_future(child.ended.wait()) for child in running]
-        timer = asyncio.ensure_future(_as_coroutine(self._agent.session.environment.sleep(seconds)))
+        timer = asyncio.ensure_future(_as_coroutine(self.session.environment.sleep(seconds)))
         try:
             await asyncio.wait((*events, timer), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -479,7 +450,7 @@ class ChildAgents:
 
         Raises `ToolError` if it is unknown or open, beyond the limits, or if another process writes to its session.
         """
-        record = self._record(name)
+        record = self._child_record(name)
         if record is None:
             raise ToolError(f"this agent has started no sub-agent {one_line(name, 80)}")
         known = self._known.get(record.session)
@@ -494,7 +465,7 @@ class ChildAgents:
         before = self.state(record.session)
         child = Child(record.session, record.nickname, role, self.depth + 1, slot, before.state, before.text)
         try:
-            agent = await self._open(child, Opening(narrower_limits(self._tree.limits, role.limits), resume=True))
+            agent = await self._open_session(child, Opening(narrower_limits(self._tree.limits, role.limits), resume=True))
         except BaseException:
             slot.release()
             raise
@@ -542,24 +513,26 @@ class ChildAgents:
             with suppress(PalimpsestError, OSError):
                 await child.release()
 
-    async def _open(self, child: Child, opening: Opening) -> Agent:
+    async def _open_session(self, child: Child, opening: Opening) -> Agent:
         """Open the session of a sub-agent and equip it; a new session that cannot be used is deleted again."""
         self._tree.paths[child.session] = (*self._path, child.nickname)
-        agent = open_child(self._agent, self._home, child, opening)
+        parts = open_child(self._parent, child, opening)
         try:
-            self._equip(agent, child.role, child.approver(self._tree, self._tree.paths[child.session]))
+            agent = Agent(self._equip(parts, child.role, child.approver(self._tree, self._tree.paths[child.session])))
         except BaseException:
-            await uncancelled(child.release())
+            await uncancelled(parts.resources.aclose())
+            parts.session.close()
             if not opening.resume:
                 with suppress(PalimpsestError):
                     remove(self._home.store, child.session)
             raise
+        child.agent = agent
         self._known[child.session] = child
         return agent
 
     async def _start(self, child: Child, parts: tuple[str | Part, ...], *, resumed: bool = False) -> None:
         """Record the input and the start, durably, and run a turn of the sub-agent beside this one."""
-        session, agent = self._agent.session, child.agent
+        session, agent = self.session, child.agent
         if agent is None:
             raise ToolError(f"{child.nickname} is not open")
         for part in parts:
@@ -609,7 +582,7 @@ class ChildAgents:
             # What cannot be recorded now, such as on a full disk, is recorded when the session is opened again.
             with suppress(PalimpsestError):
                 ended = ChildEnded(child.session, child.state, child.text, usage, usd, below.usd, below.tokens)
-                self._agent.session.log.append(ended)
+                self.session.log.append(ended)
             child.ended.set()
 
     async def _settled(self, children: Sequence[Child]) -> None:
@@ -619,33 +592,30 @@ class ChildAgents:
             await uncancelled(_as_coroutine(asyncio.wait(tasks)))
 
     def _stop_if_over_budget(self) -> None:
-        meter = self._agent.meter
-        if meter is not None and meter.spent_out() is not None:
+        if self._meter is not None and self._meter.spent_out() is not None:
             for child in self._known.values():
                 child.cancel(ChildOutcome("interrupted", OVER_BUDGET))
 
     def _record_killed(self) -> None:
         """Record an end for each sub-agent that runs by the log: the process that ran it has ended. Its file says what it cost."""
-        log = self._agent.session.log
+        log = self.session.log
         for record in log.children:
             # Imported sub-agents, which have no depth, were never run here.
             if record.status == RUNNING and record.depth:
-                from palimpsest.agent.limits import recorded_spending
-
                 spent = recorded_spending(self._home, record.session)
                 cost = (spent.usage, spent.usd, spent.children_usd, spent.children_tokens)
                 log.append(ChildEnded(record.session, "killed", KILLED, *cost))
 
-    def _record(self, name: str) -> ChildRecord | None:
-        records = [record for record in self._agent.session.log.children if record.depth]
+    def _child_record(self, name: str) -> ChildRecord | None:
+        records = [record for record in self.session.log.children if record.depth]
         return next((record for record in records if name and name in (record.session, record.nickname)), None)
 
     def _child(self, name: str) -> Child | None:
-        record = self._record(name)
+        record = self._child_record(name)
         return None if record is None else self._known.get(record.session)
 
     def _open_child(self, name: str) -> Child:
-        if self._record(name) is None:
+        if self._child_record(name) is None:
             raise ToolError(f"this agent has started no sub-agent {one_line(name, 80)}")
         child = self._child(name)
         if child is None or child.agent is None:
@@ -700,13 +670,9 @@ def _dialogue(items: Sequence[Item]) -> Iterator[Item]:
             yield item
 
 
-# What a sub-agent has of the environment of its parent.
-_INHERITED = ("retries", "sleep", "chance", "encoder")
-
-
-def open_child(parent: Agent, home: AnyHome, child: Child, opening: Opening) -> Agent:
-    """Open the session of a sub-agent and give it its agent, which has no tools yet. Raises `ToolError` if it cannot be opened."""
-    session, root = parent.session, parent.toolbox.workspace.root
+def open_child(parent: Parts, child: Child, opening: Opening) -> Parts:
+    """Open the session of a sub-agent and return its parts, without tools. Raises `ToolError` if it cannot be opened."""
+    session, home, root = parent.session, parent.home, parent.toolbox.workspace.root
     meta = {"nickname": child.nickname, "role": child.role.name, "depth": str(child.depth)}
     opener = session.log.place_of(session.log.tip)
     is_forked = False
@@ -715,7 +681,7 @@ def open_child(parent: Agent, home: AnyHome, child: Child, opening: Opening) -> 
         if opening.fork:
             fork_for_child(session, home.store, child.session, opener, meta)
             is_forked = True
-        agent = Agent(
+        parts = open_parts(
             session.named_card(model) if model else session.card,
             profile=child.role.profile or session.profile,
             provider=session.environment.provider,
@@ -724,20 +690,23 @@ def open_child(parent: Agent, home: AnyHome, child: Child, opening: Opening) -> 
             resume=child.session if opening.fork or opening.resume else "",
             limits=narrower_limits(parent.limits, opening.limits),
             opened=SessionOpened(child.session, cwd=str(root), opener=opener, meta=meta),
+            adjust=lambda own: _as_around(own, session.environment),
         )
     except PalimpsestError as error:
         if is_forked:
             with suppress(PalimpsestError):
                 remove(home.store, child.session)
         raise ToolError(f"the sub-agent cannot be opened: {error.message}") from error
-    around = session.environment
-    kept = {name: getattr(around, name) for name in _INHERITED}
+    parts.session.spent_out = lambda: None if session.spent_out is None else session.spent_out()
+    return parts
+
+
+def _as_around(own: Environment, parent: Environment) -> Environment:
+    """The environment of a sub-agent with what it shares with its parent."""
     # Each session has a thread of its own; in one of the parent's, all sub-agents would wait for each other.
-    own = agent.session.environment.offload if isinstance(around.offload, SessionThread) else around.offload
-    agent.session.environment = opening_replace(agent.session.environment, offload=own, **kept)
-    agent.session.spent_out = lambda: None if session.spent_out is None else session.spent_out()
-    child.agent = agent
-    return agent
+    offload = own.offload if isinstance(parent.offload, SessionThread) else parent.offload
+    waiting = dataclass_replace(own, retries=parent.retries, sleep=parent.sleep, chance=parent.chance)
+    return dataclass_replace(waiting, offload=offload, encoder=parent.encoder)
 
 
 def _recorded_model(home: AnyHome, session: str) -> str:

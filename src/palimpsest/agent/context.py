@@ -1,13 +1,13 @@
 """States the context of a session: observes the sources of its profile and records what the view does not say yet."""
 
 from asyncio import CancelledError
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Final, Protocol
 
 from palimpsest.agent.editing import as_failure
 from palimpsest.agent.session import Session
-from palimpsest.core.events import ContextStated, Failed, ViewEdited
+from palimpsest.core.events import ContextStated, Failed, Statement, ViewEdited
 from palimpsest.core.items import Mask, Part, Text, seq_of
 from palimpsest.core.view import View
 from palimpsest.sources.skills import mentioned_bodies, mentioned_skills, mentions_in
@@ -27,28 +27,8 @@ _WORK_BY: Final = "work_state"
 _FOREIGN: Final = (Exception, SystemExit, GeneratorExit, CancelledError)
 
 
-class ContextStating(Protocol):
-    """States what the model should know about the world."""
-
-    async def prepare(self, tools: frozenset[str]) -> None:
-        """Make tools of these names available if they join a session late: pending calls need them before anything is observed."""
-        ...
-
-    async def observe(self) -> None:
-        """Observe every source, and state what changed since it was last stated."""
-        ...
-
-    def restate(self) -> None:
-        """State what the view no longer shows of the last observation, because a fold removed it."""
-        ...
-
-    def mention(self, parts: tuple[Part, ...]) -> None:
-        """State what the input of the user mentions by name, such as the body of a skill."""
-        ...
-
-
 class Forgetting(Protocol):
-    """Hides what shows a note that was forgotten."""
+    """Hides what shows a note that was forgotten. The class that does so stands in `memory`, above this room."""
 
     def hide(self) -> bool:
         """Mask the items that show forgotten notes. Returns whether sources have to be observed again: the statements of notes changed."""
@@ -59,27 +39,12 @@ class Forgetting(Protocol):
         ...
 
 
-class NoContext:
-    """States nothing, for agents that have their whole context in the log already."""
-
-    async def prepare(self, tools: frozenset[str]) -> None:
-        """Do nothing."""
-
-    async def observe(self) -> None:
-        """Do nothing."""
-
-    def restate(self) -> None:
-        """Do nothing."""
-
-    def mention(self, parts: tuple[Part, ...]) -> None:
-        """Do nothing."""
-
-
 class SourcedContext:
     """States the sources of the profile of a session. `world` returns the world as it is now; it is called once for each turn.
 
     `renewed` returns that world with what the session itself changed since, for the sources in `LIVE`, which are stated during a turn too.
-    `forgetting` hides forgotten notes before anything is stated.
+    `forgetting` hides forgotten notes before anything is stated. `await_tools` waits for tools that join a session late and offers them;
+    with some names, only if one of these is missing. `due` returns what else has to be stated, at the safe points of the loop only.
     """
 
     def __init__(
@@ -88,22 +53,31 @@ class SourcedContext:
         world: Callable[[], World],
         renewed: Callable[[], World | None] = lambda: None,
         forgetting: Forgetting | None = None,
+        *,
+        await_tools: Callable[[frozenset[str] | None], Awaitable[None]] | None = None,
+        due: Callable[[], tuple[Statement, ...]] = tuple,
     ) -> None:
         self._session = session
         session.states_work = True
         self._forgetting = forgetting
         self._world_now = world
         self._renewed = renewed
+        self._await_tools = await_tools
+        self._due = due
         self._world: World | None = None
         self._observed: Mapping[str, Fields | None] = {}
         self._named: set[str] = set()
 
     async def prepare(self, tools: frozenset[str]) -> None:
-        """Do nothing: sources have no tools."""
+        """Make tools of these names available if they join a session late: pending calls need them before anything is observed."""
+        if self._await_tools is not None:
+            await self._await_tools(tools)
 
     async def observe(self) -> None:
         """Observe every source outside the event loop, and state what changed since it was last stated."""
         session = self._session
+        if self._await_tools is not None:
+            await self._await_tools(None)
 
         def observed() -> Mapping[str, Fields | None]:
             if self._forgetting is not None:
@@ -133,6 +107,8 @@ class SourcedContext:
             stated = self._reconciled(renew=renew)
             if stated is not None:
                 self._session.log.append(stated)
+        if due := self._due():
+            self._session.log.append(ContextStated(due))
 
     def _hide_outdated_work(self) -> None:
         """Mask what the newest fold kept of the state of open work, if that has changed since."""

@@ -23,6 +23,7 @@ from palimpsest.wire.request import Params
 
 LimitName: TypeAlias = Literal["max_calls", "max_tools", "max_seconds", "max_usd", "max_total_tokens", "price_unknown"]
 """The stop reason of a turn that reached a limit; `price_unknown` if there is a limit in dollars and a call has no known price."""
+PRICED_APART: Final = "the tier, speed, place or search that requests ask for"
 _NUMBERS: Final = ("calls", "tools", "seconds", "usd", "tokens")
 
 
@@ -48,7 +49,7 @@ class Limits(Struct, frozen=True):
         instead = "limit tokens instead (--max-tokens, max_tokens)"
         price_of_limit(card, self.usd, instead, "max_usd")
         if is_priced_apart(msgspec.json.encode(params)):
-            why = f"the limit of ${self.usd:g} cannot be kept, because no price is known for the tier, speed or place that requests ask for"
+            why = f"the limit of ${self.usd:g} cannot be kept, because no price is known for {PRICED_APART}"
             raise BadInput(f"{why}; {instead}, or ask for the standard one", where="max_usd")
 
 

@@ -1,10 +1,16 @@
-"""Which notes and summaries of sessions a reply cites, and the citation blocks of Codex, which are taken out of what is shown."""
+"""Which notes and summaries of sessions a reply cites, and the citation blocks and plan tags that are taken out of what is shown."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from palimpsest.core.items import Value
+from msgspec.structs import replace
+
+from palimpsest.agent.feed import Piece
+from palimpsest.core.deltas import TextDelta
+from palimpsest.core.events import Event, ModelReplied
+from palimpsest.core.items import Content, Text, Value
+from palimpsest.core.text import PLAN_TAG
 
 CITATION: Final = "oai-mem-citation"
 _OPEN, _CLOSE = f"<{CITATION}>", f"</{CITATION}>"
@@ -95,3 +101,58 @@ class CitationFilter:
         """Return what was held back and is no block after all: nothing of an open block, nor of a tag that was cut off."""
         held, self._held = self._held, ""
         return "" if self._inside or len(held) > _AMBIGUOUS else held
+
+
+_PLAN_TAGS: Final = (f"<{PLAN_TAG}>\n", f"\n</{PLAN_TAG}>", f"<{PLAN_TAG}>", f"</{PLAN_TAG}>")
+
+
+class WithoutPlanTags:
+    """Takes the tags of a proposed plan out of a text that arrives in pieces."""
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def feed(self, text: str) -> str:
+        """Return what can be shown; the beginning of what may be a tag is held back."""
+        text = _without_plan_tags(self._held + text)
+        held = max((size for tag in _PLAN_TAGS for size in range(1, len(tag)) if text.endswith(tag[:size])), default=0)
+        self._held = text[len(text) - held :]
+        return text[: len(text) - held]
+
+    def end(self) -> str:
+        """Return what was held back, which is no tag."""
+        rest, self._held = self._held, ""
+        return rest
+
+
+def _without_plan_tags(text: str) -> str:
+    for tag in _PLAN_TAGS:
+        text = text.replace(tag, "")
+    return text
+
+
+class WithoutCitations:
+    """Passes pieces of a feed on to `publish`, texts of replies without citation blocks and plan tags, also of one that is cut off."""
+
+    def __init__(self, publish: Callable[[Piece], None]) -> None:
+        self._publish = publish
+        self._filter = CitationFilter()
+        self._plan = WithoutPlanTags()
+
+    def __call__(self, piece: Piece) -> None:
+        """Pass one piece on; a delta of which nothing is shown is left out."""
+        match piece:
+            case TextDelta(text=text):
+                if shown := self._plan.feed(self._filter.feed(text)):
+                    self._publish(TextDelta(shown))
+            case Event(body=ModelReplied(purpose="turn") as body):
+                if rest := self._plan.feed(self._filter.end()) + self._plan.end():
+                    self._publish(TextDelta(rest))
+                self._filter = CitationFilter()
+                self._publish(replace(piece, body=replace(body, parts=tuple(map(_uncited, body.parts)))))
+            case _:
+                self._publish(piece)
+
+
+def _uncited(part: Content) -> Content:
+    return replace(part, text=_without_plan_tags(without_citations(part.text).text)) if isinstance(part, Text) else part

@@ -171,7 +171,8 @@ def _steers(name: str) -> bool:
 
 LEFT: Final = ".left"
 """Ending of a file beside `PAL_CWD_FILE` that says that processes outlived their command and were ended."""
-# What a command started stays below this process, whatever session or group it moves to, because orphans become its children. It ends when
+# What a command started stays below this process, whatever session or group it moves to, because orphans become its children. The parent
+# that the command sees is another process in a group of its own, so that `kill -9 $PPID` and `kill -9 0` do not end this one. It ends when
 # the command and all of these have: half a second after the command they are killed. A request to end goes to all of them, and is forced
 # after 1.5 seconds. It gets this request from the kernel too, when the thread that started it dies. Last, it ends as the command did.
 _SCRIPT: Final = """\
@@ -215,8 +216,24 @@ def end(*_):
     signal.signal(15, force)
     send(15)
     signal.setitimer(signal.ITIMER_REAL, 1.5)
+def end_as(status):
+    if os.WIFSIGNALED(status):
+        sign = os.WTERMSIG(status)
+        if sign not in (9, 19):
+            signal.signal(sign, signal.SIG_DFL)
+        os.kill(os.getpid(), sign)
+    os._exit(os.waitstatus_to_exitcode(status) & 255)
 command = os.fork()
 if not command:
+    prctl(1, 9, 0, 0, 0)
+    os.setsid()
+    inner = os.fork()
+    if inner:
+        for sign in (1, 2, 15):
+            signal.signal(sign, signal.SIG_IGN)
+        for pipe in range(3):
+            os.close(pipe)
+        end_as(os.waitpid(inner, 0)[1])
     prctl(1, 9, 0, 0, 0)
     for sign in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(sign, signal.SIG_DFL)
@@ -243,12 +260,7 @@ while True:
 place = os.environ.get("PAL_CWD_FILE", "/dev/null")
 if killed and not forced and place != "/dev/null":
     os.close(os.open(place + ".left", os.O_CREAT | os.O_WRONLY, 0o600))
-if os.WIFSIGNALED(status):
-    sign = os.WTERMSIG(status)
-    if sign not in (9, 19):
-        signal.signal(sign, signal.SIG_DFL)
-    os.kill(os.getpid(), sign)
-os._exit(os.waitstatus_to_exitcode(status) & 255)
+end_as(status)
 """
 
 

@@ -8,18 +8,20 @@ from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import cached_property
-from threading import RLock
+from threading import RLock, Thread
 from typing import Any, Final, Literal, Protocol, Self, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from palimpsest.audit.cache import FIVE_MINUTES_MS, HOUR_MS
-from palimpsest.audit.derived import AuditProjections
-from palimpsest.audit.prices import chosen_lifetime, reserve, room_of, tariff_of
+from palimpsest.audit.cache import FIVE_MINUTES_MS, HOUR_MS, CacheProjection
+from palimpsest.audit.evidence import EvidenceProjection
+from palimpsest.audit.prices import AccountProjection, RentProjection, chosen_lifetime, reserve, room_of, tariff_of
 from palimpsest.audit.reasoning import maker_of_thinking, reasoning_lost, still_bound, thinking_of_request, total_lost
-from palimpsest.audit.tool_calls import declared_classes
-from palimpsest.audit.working_state import KnownFile, still_shown
+from palimpsest.audit.sizes import Metering
+from palimpsest.audit.tool_calls import Action, declared_classes
+from palimpsest.audit.uses import UsesProjection
+from palimpsest.audit.working_state import KnownFile, WorkingProjection, still_shown
 from palimpsest.core.budget import Budget
 from palimpsest.core.errors import BadInput, NoModel
 from palimpsest.core.events import (
@@ -34,21 +36,22 @@ from palimpsest.core.events import (
     ToolsOffered,
     items_of,
 )
-from palimpsest.core.items import EMPTY_MAPPING, Item, ReasoningLost, seq_of
+from palimpsest.core.items import EMPTY_MAPPING, Content, Item, ReasoningLost, ToolResult, seq_of
 from palimpsest.core.log import Log, recover
-from palimpsest.core.plans import CacheAccount, CachedPrefix, Card, Edits, Look, Moment, Situation
+from palimpsest.core.plans import PARTS, CacheAccount, CachedPrefix, Edits, Look, Moment, Situation
 from palimpsest.core.ports import Blobs, Clock, Provider, Sendable, SessionStore
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.tokens import tool_list_size
 from palimpsest.core.undo import plan_undo
-from palimpsest.core.view import EMPTY_VIEW, View
+from palimpsest.core.view import EMPTY_VIEW, Projection, View
+from palimpsest.core.view_projection import ViewProjection
 from palimpsest.policies.profile import Profile
 from palimpsest.providers.retrying import DEFAULT, RetryPolicy
 from palimpsest.sources.source import folded_at
 from palimpsest.wire.binding import ANY_PREFIX
 from palimpsest.wire.encode import Encoder, PastThinking, is_bound, recorded_tools, sent_effort
 from palimpsest.wire.media import Fetch, NotedFetch
-from palimpsest.wire.models import CARDS, ModelCard, card, recorded_card
+from palimpsest.wire.models import CARDS, ModelCard, Tariff, card, recorded_card
 from palimpsest.wire.request import Params, Tool
 
 
@@ -118,7 +121,7 @@ class Encoded(Sendable, Protocol):
 
 
 class RequestEncoder(Protocol):
-    """Encodes the successive views of one session."""
+    """Encodes the successive views of one session. A replay has one of its own beside `Encoder`, whose requests have no bytes."""
 
     def encode(self, view: View) -> Encoded:
         """Return the request that shows a view."""
@@ -202,6 +205,32 @@ async def _completed(threads: ThreadPoolExecutor | None, work: Callable[[], Resu
         raise
 
 
+async def outcome_in_thread(work: Callable[[], Result], name: str) -> tuple[Result | None, BaseException | None]:
+    """Run a function of another author in a thread of its own, and return its result, or what it raised, whatever that is.
+
+    If the task is cancelled, it ends at once and the thread is left to itself. The thread does not keep the process alive.
+    """
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[tuple[Result | None, BaseException | None]] = loop.create_future()
+
+    def report(result: Result | None, error: BaseException | None) -> None:
+        if not ended.done():
+            ended.set_result((result, error))
+
+    def run() -> None:
+        result, failure = None, None
+        try:
+            result = work()
+        except BaseException as error:  # noqa: BLE001 - a thread has no caller that could get it
+            failure = error
+        # The loop may be closed when an abandoned thread ends.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(report, result, failure)
+
+    Thread(target=run, daemon=True, name=name).start()
+    return await ended
+
+
 async def inline(work: Callable[[], Result], /) -> Result:
     """Run a function immediately and return its result, for replays and tests without an event loop."""
     return work()
@@ -244,10 +273,70 @@ class Environment:
 
 
 _encode = msgspec.json.Encoder().encode
+
+
+class AuditProjections:
+    """Creates and holds the audit projections of one log, with the settings of its session: size rule, cards, tools, fold parts."""
+
+    metering: Metering
+    evidence: EvidenceProjection
+    uses: UsesProjection
+    cache: CacheProjection
+    account: AccountProjection
+    rent: RentProjection
+    working: WorkingProjection
+
+    def __init__(self, card: ModelCard, card_of: Callable[[str], ModelCard], size: str = "palimpsest", parts: int = PARTS) -> None:
+        self.card = card
+        self._card_of = card_of
+        self._size = size
+        self._parts = parts
+        self._schemas: tuple[bytes, ...] = ()
+
+    def attach(self, views: ViewProjection) -> tuple[Projection, ...]:
+        """Create the projections of a log, in the order in which they apply an event."""
+        self.metering = Metering(views, self._card_named, self._size)
+        self.evidence = EvidenceProjection()
+        self.uses = UsesProjection(views)
+        self.cache = CacheProjection(views, self.metering)
+        self.account = AccountProjection(self.metering, self.cache)
+        self.rent = RentProjection(views, self.metering, self.evidence, parts=self._parts)
+        self.working = WorkingProjection()
+        return self.metering, self.evidence, self.uses, self.cache, self.account, self.rent, self.working
+
+    def _card_named(self, name: str) -> ModelCard:
+        """The card of a model that the log names: the card of the session, or one from `card_of`."""
+        return self.card if name in ("", self.card.name) else self._card_of(name)
+
+    @property
+    def tools_tokens(self) -> int:
+        """Tokens of the tool declarations in a request: as the provider counted them for this model, else estimated."""
+        model, tokens = self._counted
+        return tokens if tokens and model == self.card.name else self.tokens_of(self._schemas)
+
+    def counted(self, model: str, tokens: int) -> None:
+        """Take what the provider of a model counted for the tools that are offered."""
+        self._counted = (model, tokens)
+
+    def tokens_of(self, schemas: Iterable[bytes]) -> int:
+        """Tokens of tool declarations, given as bytes."""
+        return self.metering.tools_tokens(sum(map(tool_list_size, schemas)))
+
+    def offer(self, schemas: Sequence[bytes]) -> None:
+        """Count these tools from now on, given by their declarations as bytes."""
+        self._schemas = tuple(schemas)
+        self._counted = ("", 0)
+
+    def remember_names(
+        self, names_shown: Callable[[ToolResult, Action | None], tuple[str, ...]], names_used: Callable[[Content], Iterable[str]]
+    ) -> None:
+        """Replace the functions that find names in results and replies, for example by cached ones that several logs share."""
+        self.uses.names_in_result = names_shown
+        self.uses.names_used = self.evidence.names_used = names_used
+
+
 # The events by which a session is set up before anything is said.
 _SETUP: Final = (SessionOpened, ToolsOffered, ModeChanged, ModelSwitched, ProfileChanged)
-# Tokens of which a price is given.
-_MILLION: Final = 1_000_000
 
 
 class Session:
@@ -449,11 +538,11 @@ class Session:
     @property
     def bills(self) -> tuple[float, float] | None:
         """Input tokens that were paid, and what the same requests would have cost without us; `None` if that is not known."""
-        price = self.card.prices.input
-        if self.two_bills is None or not price:
+        tariff = Tariff.of(self.card)
+        if self.two_bills is None or tariff is None or not tariff.prices.input:
             return None
         paid, direct = self.two_bills()
-        return paid * _MILLION / price, direct * _MILLION / price
+        return tariff.input_tokens(paid), tariff.input_tokens(direct)
 
     def _room_for_edits(self) -> float | None:
         """Input tokens that edits may lose, without those that the live prefix may lose because it lives for less than the owner's."""
@@ -506,13 +595,13 @@ class Session:
         return known if address == kept else recorded_tools(address, self.fetch)
 
     def situation(
-        self, moment: Moment, *, asked: str = "", incoming: int = 0, previous: Card | None = None, used: int | None = None
+        self, moment: Moment, *, asked: str = "", incoming: int = 0, previous: ModelCard | None = None, used: int | None = None
     ) -> Situation:
         """Return the current situation for policies; `used` overrides the counted size of the view, in tokens."""
         with self.log.locked():
             return self._situation(moment, asked, incoming, previous, used)
 
-    def _situation(self, moment: Moment, asked: str, incoming: int, previous: Card | None, used: int | None) -> Situation:
+    def _situation(self, moment: Moment, asked: str, incoming: int, previous: ModelCard | None, used: int | None) -> Situation:
         log, derived, budget = self.log, self.derived, self.budget
         # Each of these properties updates all projections, so each is read only once.
         counter, tools_tokens = self.counter, self.tools_tokens

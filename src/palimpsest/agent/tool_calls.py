@@ -17,10 +17,12 @@ from palimpsest.agent.feed import Feed
 from palimpsest.agent.hooks import SessionHooks, with_notes
 from palimpsest.agent.session import Session
 from palimpsest.agent.tool import CURRENT_CALL, AgentTool, ToolOutput, call_text, define, one_line, own_call
-from palimpsest.agent.turn_files import NoTurnFiles, TurnFiles
+from palimpsest.agent.turn_files import TurnSnapshots
 from palimpsest.agent.workspace import Workspace
+from palimpsest.audit.shell_lines import executed, program_name
+from palimpsest.audit.tool_calls import shell_line
 from palimpsest.core.errors import PalimpsestError, raised_text
-from palimpsest.core.events import Failed, PermissionAsked, Permitted, ProcessStarted, ToolRefused, ToolReturned, ToolStarted
+from palimpsest.core.events import Failed, PermissionAsked, Permitted, ProcessStarted, ToolRefused, ToolReturned, ToolsOffered, ToolStarted
 from palimpsest.core.items import Part, Text, ToolCall, ToolResult, pending_calls, text_of
 from palimpsest.core.log import UNKNOWN_OUTCOME
 from palimpsest.core.tokens import estimate
@@ -28,6 +30,7 @@ from palimpsest.core.truncate import PREVIEW_ABOVE
 from palimpsest.policies.limits import PreviewLimiter
 from palimpsest.policies.profile import UNLIMITED, ResultLimiter
 from palimpsest.sources.progress import search_tools
+from palimpsest.wire.encode import recorded_tools
 from palimpsest.wire.request import Tool
 
 # Seconds. Tools have shorter limits of their own; this one ends a tool that has none.
@@ -79,12 +82,21 @@ class Toolbox(Struct, frozen=True):
     approve: Callable[[PermissionAsked], Awaitable[Approval]] = no_approver
     remember: Callable[[str], None] = field(default=lambda _: None)
     attach: Callable[[AgentTool, tuple[str, ...]], tuple[Part, ...]] = field(default=lambda *_: ())
-    files: TurnFiles = field(default_factory=NoTurnFiles)
+    files: TurnSnapshots = field(default_factory=TurnSnapshots)
 
     def find(self, name: str) -> AgentTool | None:
         """The tool that is called by a name: that of its declaration, or ours where another name was declared for it."""
         found = self.tools.get(name)
         return found or next((tool.own for tool in self.tools.values() if tool.own is not None and tool.own.name == name), None)
+
+
+def offer_tools(session: Session, tools: Mapping[str, AgentTool]) -> None:
+    """Declare these tools from the next call on, and record it if they differ from those that were offered last."""
+    declared = tuple(tool.declaration for tool in tools.values())
+    address = session.keep_tools(declared)
+    if address != session.offered_tools:
+        session.log.append(ToolsOffered(address, tuple(tools)))
+    session.tools = declared
 
 
 class _Admission(NamedTuple):
@@ -115,12 +127,12 @@ async def run_calls(
 
 def answer_pending(session: Session, stop: str) -> None:
     """Record a result for every pending call: unknown outcome if its tool had started, else that it was not run, by the stop reason."""
-    started = set(session.log.health.started)
+    started = set(session.log.started_calls)
     for item in pending_calls(session.log.view.items):
         call = item.content
         if isinstance(call, ToolCall):
             text = session.profile.interrupted_result or (UNKNOWN_OUTCOME if call.call_id in started else _NOT_RUN.get(stop, _TURN_FAILED))
-            session.log.append(ToolReturned(_result(call, ToolOutput(text, error=True)), tool=call.tool))
+            session.log.append(ToolReturned(_result_of(call, ToolOutput(text, error=True)), tool=call.tool))
 
 
 def _batches(toolbox: Toolbox, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
@@ -157,7 +169,7 @@ async def _run_batch(session: Session, toolbox: Toolbox, calls: list[ToolCall], 
         for admission in admissions:
             refusal = admission.refusal
             outcome = await running[admission.call.call_id] if refusal is None else (refusal, 0)
-            await _record(session, toolbox, admission, outcome, hooks)
+            await _record_call(session, toolbox, admission, outcome, hooks)
             feed.events()
     finally:
         for task in running.values():
@@ -168,7 +180,9 @@ async def _run_batch(session: Session, toolbox: Toolbox, calls: list[ToolCall], 
                 await task
 
 
-async def _record(session: Session, toolbox: Toolbox, admission: _Admission, outcome: tuple[ToolOutput, int], hooks: SessionHooks) -> None:
+async def _record_call(
+    session: Session, toolbox: Toolbox, admission: _Admission, outcome: tuple[ToolOutput, int], hooks: SessionHooks
+) -> None:
     """Record the events of a tool and its result, which the profile limits in size, with what is attached to it and what hooks add."""
     call, notes = admission.call, admission.notes
     (output, took_ms), tool = outcome, toolbox.find(call.tool)
@@ -178,7 +192,7 @@ async def _record(session: Session, toolbox: Toolbox, admission: _Admission, out
             attached = await session.environment.offload(lambda: toolbox.attach(tool, output.paths))
             output = dataclass_replace(output, parts=(*output.parts, *attached))
     paths, seen = tuple(map(_encodable, output.paths)), tuple(replace(each, path=_encodable(each.path)) for each in output.seen)
-    returned = ToolReturned(_result(call, output), call.tool, output.exit, paths, took_ms, seen)
+    returned = ToolReturned(_result_of(call, output), call.tool, output.exit, paths, took_ms, seen)
     limited = returned if output.paged else await _limited(session, returned, recalls=RECALL in toolbox.tools)
     try:
         if admission.refusal is None:
@@ -325,9 +339,6 @@ def sleeps(tool: AgentTool, call: ToolCall) -> bool:
     """Whether a call runs a command that sleeps, as one does that waits for a build and looks again."""
     if tool.kind != "runs" or "sleep" not in call.args:
         return False
-    from palimpsest.audit.shell_lines import executed, program_name
-    from palimpsest.audit.tool_calls import shell_line  # few calls are repeated
-
     return any(program_name(command.words[0]) == "sleep" for command, _ in executed(shell_line(call)) if command.words)
 
 
@@ -398,7 +409,7 @@ def check_cancelled() -> None:
         raise asyncio.CancelledError
 
 
-def _result(call: ToolCall, output: ToolOutput) -> ToolResult:
+def _result_of(call: ToolCall, output: ToolOutput) -> ToolResult:
     parts = tuple(replace(part, text=_encodable(part.text)) if isinstance(part, Text) else part for part in output.contents())
     return ToolResult(call.call_id, parts or (Text(""),), error=output.error, form=call.form, blob=output.blob)
 
@@ -479,52 +490,50 @@ def within_budget(own: Sequence[AgentTool], others: Iterable[AgentTool], budget:
 class DeferredTools:
     """The deferred tools of a session. Loading one adds it to `tools`, which the loop looks up calls in, and offers it.
 
-    `offered_before` is the blob of the tools that the session was offered before this process: those that join late are loaded again.
+    On creation, those that a resumed session was offered last, or had in its last call, are loaded again.
     """
 
-    def __init__(self, tools: dict[str, AgentTool], deferred: Iterable[AgentTool], offered_before: str = "") -> None:
-        self._tools = tools
-        self._offered_before = offered_before
+    def __init__(self, session: Session, tools: dict[str, AgentTool], deferred: Iterable[AgentTool]) -> None:
+        self._session = session
+        self.tools = tools
+        # The tools that were offered before this process: those that join late are loaded again.
+        self._offered_before = session.offered_tools
         self._deferred = {tool.name: tool for tool in deferred}
-        self.offer: Callable[[], None] = lambda: None
         if self._deferred:
             tools[SEARCH] = tool_search_tool(self.load)
+        self._load_again()
 
     @property
     def declarations(self) -> tuple[Tool, ...]:
         """All of them, loaded or not; the source tells them apart by the tools that are offered."""
         return tuple(tool.declaration for tool in self._deferred.values())
 
-    def join(self, session: Session, tools: Iterable[AgentTool]) -> None:
+    def join(self, tools: Iterable[AgentTool]) -> None:
         """Add tools that came during a session, and offer them: declared as long as the budget has room, else deferred."""
-        declared = list(self._tools.values())
-        loaded, rest = within_budget(declared, tools, tool_budget(session))
-        self._tools.update((tool.name, tool) for tool in loaded)
+        loaded, rest = within_budget(list(self.tools.values()), tools, tool_budget(self._session))
+        self.tools.update((tool.name, tool) for tool in loaded)
         self._deferred.update((tool.name, tool) for tool in rest)
-        if self._deferred and SEARCH not in self._tools:
-            self._tools[SEARCH] = tool_search_tool(self.load)
-        self.load_again(session)
-        self.offer()
+        if self._deferred and SEARCH not in self.tools:
+            self.tools[SEARCH] = tool_search_tool(self.load)
+        self._load_again()
+        offer_tools(self._session, self.tools)
 
     def load(self, query: str) -> tuple[Tool, ...]:
         """Load the tools that fit a query, best first, and return their declarations; empty if none fits."""
         found = search_tools(query, self.declarations)
-        self._add(tool.name for tool in found)
+        if self._add(tool.name for tool in found):
+            offer_tools(self._session, self.tools)
         return found
 
-    def load_again(self, session: Session) -> None:
-        """Load the tools that a resumed session was offered last, or had in its last call."""
-        call = session.log.view.call
+    def _load_again(self) -> None:
+        call = self._session.log.view.call
         for blob in dict.fromkeys(("" if call is None else call.tools, self._offered_before)):
             if blob and self._deferred:
-                from palimpsest.wire.encode import recorded_tools  # a new session has no past request
-
                 # Without the record the model finds them again.
                 with suppress(PalimpsestError):
-                    self._add(tool.name for tool in recorded_tools(blob, session.environment.blobs.get))
+                    self._add(tool.name for tool in recorded_tools(blob, self._session.environment.blobs.get))
 
-    def _add(self, names: Iterable[str]) -> None:
-        new = [name for name in names if name in self._deferred and name not in self._tools]
-        if new:
-            self._tools.update((name, self._deferred[name]) for name in new)
-            self.offer()
+    def _add(self, names: Iterable[str]) -> bool:
+        new = [name for name in names if name in self._deferred and name not in self.tools]
+        self.tools.update((name, self._deferred[name]) for name in new)
+        return bool(new)

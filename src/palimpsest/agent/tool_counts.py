@@ -9,7 +9,7 @@ import msgspec
 from palimpsest.agent.session import Session
 from palimpsest.core.errors import PalimpsestError
 from palimpsest.core.ports import StateSlot
-from palimpsest.wire.encoding import anthropic_fields
+from palimpsest.wire.anthropic import anthropic_fields
 from palimpsest.wire.request import Params
 
 _Counts: TypeAlias = dict[str, int]

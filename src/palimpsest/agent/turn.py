@@ -2,15 +2,15 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct, field
 
 from palimpsest.agent.calls import call, end_turn, start_turn
-from palimpsest.agent.context import ContextStating, NoContext
+from palimpsest.agent.context import SourcedContext
 from palimpsest.agent.editing import compact_focus
 from palimpsest.agent.feed import Feed
 from palimpsest.agent.hooks import SessionHooks, state_hook_texts
@@ -18,7 +18,7 @@ from palimpsest.agent.limits import NO_LIMITS, Limits, TurnMeter, within_seconds
 from palimpsest.agent.session import Session
 from palimpsest.agent.tool import AgentTool
 from palimpsest.agent.tool_calls import Toolbox, answer_pending, check_cancelled, run_calls, sleeps
-from palimpsest.agent.turn_files import TurnFiles
+from palimpsest.agent.turn_files import TurnSnapshots
 from palimpsest.core.errors import OverBudget, PalimpsestError
 from palimpsest.core.events import (
     ContextStated,
@@ -97,7 +97,7 @@ class Progress:
 
     def repeats(self) -> str | None:
         """Return the stop reason if the calls of the turn repeat themselves, and tell the model before it comes to that."""
-        self._read()
+        self._read_new_events()
         times, length = max(((self._repetitions(length), -length) for length in range(1, _LONGEST_ROUND + 1)), default=(0, 0))
         if times < TOLD_AT:
             self._told.discard(LOOP)
@@ -141,7 +141,7 @@ class Progress:
         if what == LOOP:
             self._told.add(what)
 
-    def _read(self) -> None:
+    def _read_new_events(self) -> None:
         log = self._session.log
         first, self._read_to = self._read_to + 1, log.tip
         for event in log.reader.run(first, self._read_to) if first <= self._read_to else ():
@@ -202,7 +202,7 @@ def _may_hold_call(text: str) -> bool:
     return text.rstrip("` \t\r\n")[-1:] in ("}", ">", ")", "]")
 
 
-async def break_off(session: Session, files: TurnFiles, stop: str) -> None:
+async def break_off(session: Session, files: TurnSnapshots, stop: str) -> None:
     """Answer pending calls and record the end of a turn without running policies, and make it durable."""
     answer_pending(session, stop)
     if stop == INTERRUPTED and session.profile.interrupted_notice:
@@ -229,21 +229,6 @@ async def uncancelled(work: Coroutine[Any, Any, Result]) -> Result:
     return task.result()
 
 
-class Recalling(Protocol):
-    """Recalls what outlives a session for a prompt, before the prompt enters the view."""
-
-    async def recall(self, parts: tuple[Part, ...]) -> None:
-        """Record what was recalled for a prompt; it never fails."""
-        ...
-
-
-class NoRecall:
-    """Recalls nothing."""
-
-    async def recall(self, parts: tuple[Part, ...]) -> None:
-        """Do nothing."""
-
-
 class Accepted(NamedTuple):
     """How many queued inputs entered the view, and how many were withdrawn."""
 
@@ -251,28 +236,30 @@ class Accepted(NamedTuple):
     withdrawn: int = 0
 
 
-async def accept_input(
-    session: Session, context: ContextStating, hooks: SessionHooks, recalling: Recalling | None = None, *, steering: bool
-) -> Accepted:
+async def accept_input(loop: "Loop", *, steering: bool) -> Accepted:
     """Let queued input enter the view, oldest first, each followed by what it mentions and what hooks add.
 
     What is recalled for a prompt stands before it; steering recalls nothing, since a turn is under way.
     """
-    said = withdrawn = 0
+    session, said, withdrawn = loop.session, 0, 0
     # Input may be typed while a hook runs, so the queue is read again each time.
     while queued := session.log.inbox:
         seq = queued[0]
         parts = typed_parts(session, seq)
-        may_enter, texts = await hooks.accepts(session, seq, parts)
+        may_enter, texts = await loop.hooks.accepts(session, seq, parts)
         if may_enter:
-            if recalling is not None and not steering:
-                await recalling.recall(parts)
+            if loop.recall is not None and not steering:
+                await loop.recall(parts)
             session.log.append(UserSaid(session.profile.framed_input(parts), typed=seq, steering=steering))
-            context.mention(parts)
+            if loop.context is not None:
+                loop.context.mention(parts)
             state_hook_texts(session, "user_prompt", texts)
             said += 1
         else:
             withdrawn += 1
+    if loop.context is not None and loop.hooks.has_moved():
+        # The state that a hook of the prompt wants holds for this request.
+        loop.context.restate()
     return Accepted(said, withdrawn)
 
 
@@ -293,17 +280,18 @@ BLOCKED = "blocked"
 class Loop(Struct, frozen=True):
     """What a turn needs: session, tools, limits, context, hooks, what recalls notes, and the feed that user interfaces follow.
 
-    `meter` measures the turn; without one, the turn makes its own, which knows of no sub-agents.
+    Without a `context` the log has all that the model should know. `recall` never fails. `meter` measures the turn; without one, the turn
+    makes its own, which knows of no sub-agents.
     """
 
     session: Session
     toolbox: Toolbox
     feed: Feed
     limits: Limits = NO_LIMITS
-    context: ContextStating = field(default_factory=NoContext)
+    context: SourcedContext | None = None
     hooks: SessionHooks = field(default_factory=SessionHooks)
     meter: TurnMeter | None = None
-    recalling: Recalling = field(default_factory=NoRecall)
+    recall: Callable[[tuple[Part, ...]], Awaitable[None]] | None = None
 
 
 async def run_turn(loop: Loop) -> str:
@@ -356,11 +344,13 @@ async def _work(loop: Loop, meter: TurnMeter) -> str:
     if session.log.health.turn is None:
         await start_turn(session, incoming=queued_tokens(session), typed=session.log.inbox)
     pending = [item.content for item in pending_calls(session.log.view.items) if isinstance(item.content, ToolCall)]
-    await loop.context.prepare(frozenset(call.tool for call in pending))
+    if loop.context is not None:
+        await loop.context.prepare(frozenset(call.tool for call in pending))
     await run_calls(session, loop.toolbox, pending, loop.feed, loop.hooks)
-    await loop.context.observe()
+    if loop.context is not None:
+        await loop.context.observe()
     await loop.hooks.begin(session)
-    accepted = await _accept(loop, steering=False)
+    accepted = await accept_input(loop, steering=False)
     if accepted.withdrawn and not accepted.said:
         return BLOCKED
     await loop.toolbox.files.before_calls(session)
@@ -376,7 +366,7 @@ async def _work(loop: Loop, meter: TurnMeter) -> str:
         if focus is not None:
             await loop.hooks.compact(session, focus)
         await _restate(loop)
-        joined = (await _accept(loop, steering=True)).said
+        joined = (await accept_input(loop, steering=True)).said
         finished = stop_reason(reply.stop) != "pause" and not calls and not joined
         stop = (_end_of(progress, reply) if finished else progress.repeats()) or meter.reached()
         if stop is not None and not await _goes_on(loop, stop, reply):
@@ -395,20 +385,13 @@ def _end_of(progress: Progress, reply: ModelReplied) -> str | None:
     return missing if progress.was_told(missing) else None
 
 
-async def _accept(loop: Loop, *, steering: bool) -> Accepted:
-    accepted = await accept_input(loop.session, loop.context, loop.hooks, loop.recalling, steering=steering)
-    if loop.hooks.has_moved():
-        # The state that a hook of the prompt wants holds for this request.
-        loop.context.restate()
-    return accepted
-
-
 async def _restate(loop: Loop) -> None:
-    loop.context.restate()
+    if loop.context is not None:
+        loop.context.restate()
     await loop.hooks.folded(loop.session)
 
 
 async def _goes_on(loop: Loop, stop: str, reply: ModelReplied) -> bool:
     """Whether a turn that could end goes on, for a hook or for input that was typed while hooks ran."""
     goes_on = await loop.hooks.turn_end(loop.session, stop, reply)
-    return stop == "done" and (goes_on or (await _accept(loop, steering=True)).said > 0)
+    return stop == "done" and (goes_on or (await accept_input(loop, steering=True)).said > 0)

@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 from palimpsest.agent.session import Session
 from palimpsest.agent.tool import AgentTool
@@ -23,35 +23,6 @@ _LONGEST_NAME: Final = 300
 _NAMED_FIRST: Final = ("large", "nested", "unreadable", "ignored", "folder")
 
 
-class TurnFiles(Protocol):
-    """What the loop calls around tools that may change files."""
-
-    async def before_tools(self, session: Session, calls: Iterable[tuple[ToolCall, AgentTool]]) -> None:
-        """Called before some permitted calls run."""
-        ...
-
-    async def before_calls(self, session: Session) -> None:
-        """Called when the input of a turn is recorded, before the first request."""
-        ...
-
-    async def after_turn(self, session: Session) -> None:
-        """Called when a turn ends, whatever the reason."""
-        ...
-
-
-class NoTurnFiles:
-    """Keeps nothing, for agents without a project folder."""
-
-    async def before_tools(self, session: Session, calls: Iterable[tuple[ToolCall, AgentTool]]) -> None:
-        """Do nothing."""
-
-    async def before_calls(self, session: Session) -> None:
-        """Do nothing."""
-
-    async def after_turn(self, session: Session) -> None:
-        """Do nothing."""
-
-
 def always_changes(tool: AgentTool, call: ToolCall) -> bool:
     """Whether a call may change files: by the kind of its tool."""
     return tool.kind in ("edits", "runs")
@@ -67,7 +38,7 @@ def turn_files(
     limits: SnapshotLimits,
     may_change: Callable[[AgentTool, ToolCall], bool],
     settle: Callable[[], Awaitable[None]] = nothing_to_settle,
-) -> tuple[TurnFiles, tuple[str, ...]]:
+) -> tuple["TurnSnapshots", tuple[str, ...]]:
     """What keeps the state of some folders around the turns of a session, and what the user should know: folders that cannot be kept.
 
     `settle` ends what would still change files after the turn. A home in memory has no place for snapshots, so it keeps nothing.
@@ -76,7 +47,7 @@ def turn_files(
     notices: list[str] = []
     place = home.folder
     if place is None:
-        return NoTurnFiles(), ()
+        return TurnSnapshots(), ()
     for folder in folders:
         if any(folder.is_relative_to(shadow.root) for shadow in shadows):
             continue
@@ -84,11 +55,11 @@ def turn_files(
             shadows.append(Shadow(place, folder))
         except BadInput as error:
             notices.append(f"Changes of files cannot be undone in {error.where}: {error.message}.")
-    return (TurnSnapshots(tuple(shadows), limits, may_change, settle) if shadows else NoTurnFiles()), tuple(notices)
+    return TurnSnapshots(tuple(shadows), limits, may_change, settle if shadows else nothing_to_settle), tuple(notices)
 
 
 class TurnSnapshots:
-    """Keeps the state of each folder before and after every turn that may change files, and records both.
+    """Keeps the state of each folder before and after every turn that may change files, and records both; without folders nothing.
 
     A snapshot that fails is recorded and does not stop the turn; the folder then gets none for the rest of the turn. `may_change` tells
     calls that change nothing, such as commands that only read. `settle` is awaited before the state after a turn is kept.
@@ -96,7 +67,7 @@ class TurnSnapshots:
 
     def __init__(
         self,
-        shadows: tuple[Shadow, ...],
+        shadows: tuple[Shadow, ...] = (),
         limits: SnapshotLimits = LIMITS,
         may_change: Callable[[AgentTool, ToolCall], bool] = always_changes,
         settle: Callable[[], Awaitable[None]] = nothing_to_settle,

@@ -18,7 +18,6 @@ from palimpsest.audit.cache import (
     bill,
     cache_rules,
     first_change,
-    prices_of,
     shared_head_blocks,
     warm_prefixes,
 )
@@ -28,12 +27,12 @@ from palimpsest.audit.sizes import Metering
 from palimpsest.core.events import CallStarted, Event, Failed, Interrupted, ModelReplied, TurnStarted, Usage, ViewEdited
 from palimpsest.core.items import Fold, ReasoningLost, Value
 from palimpsest.core.ledger import job_purpose
-from palimpsest.core.plans import PARTS, Cache, CacheAccount, Card, Evidence, Situation
+from palimpsest.core.plans import PARTS, Cache, CacheAccount, Evidence, ModelCard, Situation
 from palimpsest.core.tokens import CountsTokens
 from palimpsest.core.view import Scope, StateProjection, View
 from palimpsest.core.view_projection import ViewProjection
 from palimpsest.wire.encode import is_bound
-from palimpsest.wire.models import simulated_cost
+from palimpsest.wire.models import Tariff
 
 
 class Rates(Value, frozen=True):
@@ -50,7 +49,7 @@ _UNPRICED_BREAKPOINTS: Final = Rates(1.25, 0.025, 5.0)
 _UNPRICED_AUTOMATIC: Final = Rates(1.0, 0.1, 5.0)
 
 
-def rates_of(card: Card, cache: Cache) -> Rates:
+def rates_of(card: ModelCard, cache: Cache) -> Rates:
     """The rates of a card; the write rate follows the lifetime of the newest entry. Those of a card without prices are assumed."""
     prices = card.prices
     if card.cache == "none":
@@ -76,7 +75,7 @@ def _scaled_to_window(tokens: int, window: int) -> int:
     return tokens if window >= REFERENCE_WINDOW else tokens * window // REFERENCE_WINDOW
 
 
-def tokens_after_fold(view: View, evidence: Evidence, counter: CountsTokens, card: Card, parts: int = PARTS) -> int:
+def tokens_after_fold(view: View, evidence: Evidence, counter: CountsTokens, card: ModelCard, parts: int = PARTS) -> int:
     """Estimated tokens of the view after a fold: head, user messages, and `parts` tokens for everything else."""
     head = sum(counter.item(item) for item in view.head)
     users, most = 0, _scaled_to_window(MESSAGE_TOKENS, card.working_window)
@@ -89,7 +88,7 @@ def tokens_after_fold(view: View, evidence: Evidence, counter: CountsTokens, car
 
 
 def rent_of_call(
-    view: View, evidence: Evidence, counter: CountsTokens, card: Card, *, parts: int = PARTS, total: int | None = None
+    view: View, evidence: Evidence, counter: CountsTokens, card: ModelCard, *, parts: int = PARTS, total: int | None = None
 ) -> float:
     """The rent of one call: tokens that a folded view would not carry, times the rate of a cache read. `total` are those of the view."""
     extra = (counter.total(view) if total is None else total) - tokens_after_fold(view, evidence, counter, card, parts)
@@ -178,9 +177,6 @@ class RentProjection:
         self._state = _Rent()
 
 
-_PER = 1_000_000
-
-
 class Price(Value, frozen=True):
     """The extra dollars of the next request, the dollars that every later one saves, `None` without known prices, and the reasoning lost.
 
@@ -197,15 +193,16 @@ def price_of(before: View, after: View, situation: Situation) -> Price:
     """The price of an edit: the difference of two bills for the next request, and the thinking that is bound to what it changes."""
     card, counter = situation.card, situation.tokens
     lost = reasoning_lost(before, after, situation.reasoning) if is_bound(card) else None
-    prices = prices_of(card.prices)
+    prices = card.prices
     if not prices.are_known:
         return Price(reasoning_lost=lost)
     saved = counter.total(before) - counter.total(after)
     now, then = next_bills(before, after, situation, saved)
-    rates = rates_of(card, situation.cache)
-    again = situation.rethought * (lost.tokens or 0) * prices.output / _PER if lost is not None else 0.0
-    usd = simulated_cost(then, prices).total - simulated_cost(now, prices).total + again
-    return Price(usd, saved * rates.read * card.prices.input / _PER, lost)
+    rates, tariff = rates_of(card, situation.cache), Tariff(prices)
+    thought = 0 if lost is None else lost.tokens or 0
+    again = situation.rethought * tariff.bill(Usage(output=thought), prompt=0).total
+    usd = tariff.bill(then).total - tariff.bill(now).total + again
+    return Price(usd, tariff.usd(saved * rates.read), lost)
 
 
 def next_bills(before: View, after: View, situation: Situation, saved: int) -> tuple[Usage, Usage]:
@@ -290,7 +287,7 @@ class CacheTariff(Value, frozen=True):
         return self.long if ms == self.long.ms else self.short
 
 
-def tariff_of(card: Card) -> CacheTariff | None:
+def tariff_of(card: ModelCard) -> CacheTariff | None:
     """The tariff of a model; `None` if it has no prices, reads that cost as much as input or nothing, or no lifetime that can be relied on.
 
     Automatic caches promise none: of five recorded sessions with one, keep-alive would have made four dearer.

@@ -8,7 +8,7 @@ import msgspec
 from palimpsest.core.events import CallStarted, Event, ModelReplied, ModelSwitched, SessionOpened
 from palimpsest.core.items import Content, Document, Image, Opaque, Text, Thinking, ToolCall, ToolResult, text_of
 from palimpsest.core.ledger import LedgerProjection
-from palimpsest.core.plans import Card
+from palimpsest.core.plans import ModelCard
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.tokens import SizeRule, decrypted_bytes, encrypted_in, palimpsest_size, quarter_rounded_up
 from palimpsest.core.view import Scope
@@ -21,7 +21,7 @@ BLOB_BYTES = 500_000
 _encode = msgspec.json.Encoder().encode
 
 
-def codex_size(content: Content) -> int:
+def responses_size(content: Content) -> int:
     """A quarter of the bytes of the compact JSON on the Responses wire; images and encrypted payloads count as in Codex."""
     if isinstance(content, Thinking) and content.signature is not None:
         return quarter_rounded_up(decrypted_bytes(len(content.signature.data)))
@@ -51,7 +51,7 @@ def claude_list_size(sizes: Iterable[int]) -> int:
     return -(-sum(sizes) * 4 // 3)
 
 
-def opencode_size(content: Content) -> int:
+def readable_size(content: Content) -> int:
     """A quarter of the readable characters, rounded to the nearest; images count nothing."""
     match content:
         case Image() | Document():
@@ -79,9 +79,9 @@ def bytes_size(content: Content) -> int:
 
 SIZE_RULES: Final[dict[str, SizeRule]] = {
     "palimpsest": palimpsest_size,
-    "codex": codex_size,
+    "codex": responses_size,
     "claude-code": claude_size,
-    "opencode": opencode_size,
+    "opencode": readable_size,
     "opencode-1.18": json_size,
     "classroom": json_size,
     "bytes": bytes_size,
@@ -99,7 +99,7 @@ class Metering:
     watches: ClassVar = frozenset({CallStarted, ModelReplied, ModelSwitched, SessionOpened})
     scope: ClassVar[Scope] = "path"
 
-    def __init__(self, views: ViewProjection, card_of: Callable[[str], Card], size: str) -> None:
+    def __init__(self, views: ViewProjection, card_of: Callable[[str], ModelCard], size: str) -> None:
         # Snapshots of another size rule do not apply.
         self.name = f"metering/{size}"
         self._views = views

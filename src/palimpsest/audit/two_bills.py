@@ -32,7 +32,7 @@ from palimpsest.audit.measured_sizes import MeasuredSizes
 from palimpsest.core.events import ForeignNoted, Usage
 from palimpsest.core.items import ReasoningLost, Value, shared_prefix_length
 from palimpsest.core.log import Log
-from palimpsest.wire.models import ModelCard, simulated_cost, total_usd
+from palimpsest.wire.models import ModelCard, price_day, simulated_cost, total_usd
 from palimpsest.wire.request import MAX_BREAKPOINTS
 
 _FORMAT: Final = "gateway"
@@ -425,15 +425,15 @@ class TwoBills:
         own, other = self.sized(sent), self.sized(given)
         self._set_right(other, own, usage, now)
         given_usage = replace(self._as_reported(self._take(call)), output=usage.output)
-        self.unsure += self._unsure(given_usage)
+        self.unsure += self._unsure(given_usage, now)
         self._past.append(call)
         self._differ = self._differ or given != sent
         more_tokens = self._given.prompt.tokens - self._sent.prompt.tokens
         tokens = max(0, usage.prompt + more_tokens), usage.prompt
         if not self._card.prices.are_known:
             return PricedCall(None, None, *tokens)
-        paid = simulated_cost(usage, self._card).total
-        return PricedCall(paid, simulated_cost(given_usage, self._card).total if self._differ else paid, *tokens)
+        paid = self._dollars(usage, now)
+        return PricedCall(paid, self._dollars(given_usage, now) if self._differ else paid, *tokens)
 
     def _take(self, call: LedgerCall) -> Usage:
         """Fill both caches with a call, and return what it would have used as it was given."""
@@ -453,13 +453,17 @@ class TwoBills:
             self._likely.hold(sent, read, call.at)
         return usage
 
-    def _unsure(self, given: Usage) -> float:
+    def _dollars(self, usage: Usage, now: int) -> float:
+        """The dollars of a usage at the prices of the day of a time in milliseconds."""
+        return simulated_cost(usage, self._card.prices.on(price_day(now))).total
+
+    def _unsure(self, given: Usage, now: int) -> float:
         """The dollars by which the newest request as it was given may be too dear, because the sizes of what is hidden are not exact."""
         prompt, shown = self._given.prompt, {digest for digest, _ in self._sent.prompt.blocks}
         hidden = [(block, end) for block, end in zip(prompt.blocks, prompt.sums, strict=True) if block[0] not in shown]
         read = self._likely_error(block for block, end in hidden if end <= given.cache_read)
         written = self._likely_error(block for block, end in hidden if end > given.cache_read)
-        return simulated_cost(self._as_reported(Usage(cache_read=round(read), cache_write=round(written))), self._card).total
+        return self._dollars(self._as_reported(Usage(cache_read=round(read), cache_write=round(written))), now)
 
     def _likely_error(self, blocks: Iterable[Block]) -> float:
         """How many tokens some blocks are likely to be off together."""
@@ -482,27 +486,27 @@ class TwoBills:
 
     def cost_sent(self, sized: BilledRequest, now: int) -> float:
         """The dollars that the prompt of a request would cost, with what the requests that were sent have cached."""
-        return simulated_cost(self._as_reported(self._sent.billed(sized, now)[1]), self._card).total
+        return self._dollars(self._as_reported(self._sent.billed(sized, now)[1]), now)
 
     def cost_unedited(self, sized: BilledRequest, now: int) -> float:
         """As `cost_sent`, of a list without new edits: what its client has cached before is likely still cached."""
         cache = self._sent if self._likely is None else self._likely
-        return min(self.cost_sent(sized, now), simulated_cost(self._as_reported(cache.billed(sized, now)[1]), self._card).total)
+        return min(self.cost_sent(sized, now), self._dollars(self._as_reported(cache.billed(sized, now)[1]), now))
 
     def cost_given(self, sized: BilledRequest, now: int) -> float:
         """The dollars that the prompt of a request would cost, if all requests had been sent as they were given."""
-        return simulated_cost(self._as_reported(self._given.billed(sized, now)[1]), self._card).total
+        return self._dollars(self._as_reported(self._given.billed(sized, now)[1]), now)
 
     def _as_reported(self, usage: Usage) -> Usage:
         """A simulated usage as the provider reports it."""
         return usage if self._reports_writes else replace(usage, input=usage.input + usage.cache_write, cache_write=0)
 
-    def doubt(self, one: BilledRequest, other: BilledRequest) -> float:
+    def doubt(self, one: BilledRequest, other: BilledRequest, now: int) -> float:
         """The dollars by which the difference in cost of two sized requests may be off, because sizes are not exact."""
         shared = shared_prefix_length(one.blocks, other.blocks)
         first, second = dict(one.blocks[shared:]), dict(other.blocks[shared:])
         changed = (*first.items() - second.items(), *second.items() - first.items())
-        return simulated_cost(Usage(cache_write=round(self._error_of(changed))), self._card).total
+        return self._dollars(Usage(cache_write=round(self._error_of(changed))), now)
 
     def cached_end(self, sized: BilledRequest, now: int) -> int | None:
         """The last block of the longest live prefix of a request that is about to be sent; `None` if nothing of it is cached."""

@@ -1,7 +1,8 @@
 """Builds a coding agent from the settings: tools, permissions, sandbox, sources, jobs, hooks, and additions of the profile."""
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -9,33 +10,35 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, get_args
 
 from msgspec import structs
 
-from palimpsest.agent.agent import Agent, Approve
+from palimpsest.agent.agent import Agent, Approve, Parts, open_parts
 from palimpsest.agent.archive import LogArchive, page_for
-from palimpsest.agent.business import BusinessState
+from palimpsest.agent.business import BusinessState, require_source
 from palimpsest.agent.child_tools import child_tools
 from palimpsest.agent.children import AgentSettings, AgentTree, ChildAgents, new_tree
 from palimpsest.agent.confined_files import confined_writer
 from palimpsest.agent.context import SourcedContext
 from palimpsest.agent.decision import Mode
 from palimpsest.agent.hook_commands import configured_hooks
+from palimpsest.agent.jobs import Jobs
 from palimpsest.agent.limits import Limits
 from palimpsest.agent.processes import CommandEnvironment
 from palimpsest.agent.roles import narrower_mode
-from palimpsest.agent.session import Session
+from palimpsest.agent.session import Environment, Session
 from palimpsest.agent.shell import Shell
 from palimpsest.agent.tool import AgentTool, InstalledTools, installed_tools
-from palimpsest.agent.tool_calls import SEARCH, DeferredTools, Toolbox, no_approver, tool_budget, within_budget
-from palimpsest.agent.turn_files import TurnFiles, turn_files
+from palimpsest.agent.tool_calls import SEARCH, DeferredTools, Toolbox, no_approver, offer_tools, tool_budget, within_budget
+from palimpsest.agent.turn_files import TurnSnapshots, turn_files
 from palimpsest.agent.workspace import Workspace
 from palimpsest.coding.gatekeeper import Gatekeeper, LiveMode, LiveRules, RuleSet, user_rules
-from palimpsest.coding.mcp_servers import serve
+from palimpsest.coding.mcp_servers import McpServers, session_servers
 from palimpsest.coding.providers import RunProviders, model_name_of, model_of, profile_of
-from palimpsest.coding.rules import check_reach, deny_rules, parse_rule
+from palimpsest.coding.rules import Rule, check_reach, deny_rules, parse_rule
 from palimpsest.coding.settings import CodingSettings, Inherited, McpSettings, narrowed
 from palimpsest.coding.tools.sandbox import Area, Sandbox, find_sandbox
 from palimpsest.coding.tools.search import GLOB, GREP
-from palimpsest.coding.tools.toolset import standard_tools, task_graph
-from palimpsest.coding.world import LocalWorld, WorldNow, memory_shelf, session_state, shelf_of, skills_of
+from palimpsest.coding.tools.tasks import TaskGraph, plan_tool
+from palimpsest.coding.tools.toolset import Toolset, standard_tools, task_graph
+from palimpsest.coding.world import ContextParts, LocalWorld, WorldNow, memory_shelf, session_state, shelf_of, skills_of, unconfined
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import EMPTY_MAPPING
 from palimpsest.core.log import Log
@@ -44,11 +47,13 @@ from palimpsest.memory.jobs import memory_jobs, stage_notices
 from palimpsest.memory.recalling import HidesForgottenNotes, NoteRecall, memory_search, recall_problems, stated_notes
 from palimpsest.memory.session_memory import SessionMemory, session_memory
 from palimpsest.memory.tools import memory_tools
+from palimpsest.policies.profile import Profile
 from palimpsest.sources.progress import StateMachine
 from palimpsest.stores.config import StatesConfig
 from palimpsest.stores.config_files import FILE_NAME, Settings, project_denials
 from palimpsest.stores.home import AnyHome
 from palimpsest.stores.project import project_hooks, trust_of
+from palimpsest.stores.sessions import ResultFiles
 from palimpsest.stores.snapshots import SnapshotLimits
 from palimpsest.stores.trust import FilePermissionRules, MemoryPermissionRules
 from palimpsest.wire.models import ModelCard, card, recorded_card, stand_in_note
@@ -76,45 +81,79 @@ def recorded_choice(home: AnyHome, session: str) -> RecordedChoice:
         return RecordedChoice(log.view.model, log.view.profile, log.view.mode)
 
 
-def configured_agent(
+def coding_agent(
     home: AnyHome,
     settings: Settings,
-    cards: tuple[ModelCard, ...],
+    coding: CodingSettings,
     *,
+    cards: tuple[ModelCard, ...],
+    notify: Callable[[str], None],
     session: str = "",
     recorded: RecordedChoice = _NEW_SESSION,
     cwd: Path = Path(),
     jobs: tuple[Job, ...] = (),
-    notify: Callable[[str], None],
+    approve: Approve = no_approver,
     asks_at_once: bool = False,
+    drops_blank: bool = True,
 ) -> Agent:
-    """Return the agent of the settings in a session, or in a new one if `session` is empty. It has no tools yet.
+    """Return the coding agent of the settings in a session, or in a new one if `session` is empty. Its parts have the notices for the user.
 
-    `recorded` are model and profile of the session. `notify` gets a line for the user before something takes long. Raises `BadInput` for
-    an unknown model, `Locked` if another process has the session. If it `asks_at_once`, a model that cannot be asked is refused before
-    anything is recorded, as by `RunProviders`; in a terminal a key may still come.
+    `coding` says what the agent may do (`coding_settings`); it gets the hooks of the user too, and those of its project if the user trusts
+    them. `recorded` are model and profile of the session. `notify` gets a line for the user before something takes long. Raises `BadInput`
+    for an unknown model or a malformed rule, `Locked` if another process has the session. If it `asks_at_once`, a model that cannot be
+    asked is refused before anything is recorded, as by `RunProviders`; in a terminal a key may still come. An agent that cannot be made
+    leaves its session closed, and a new one is not kept. Without `drops_blank` a new one is kept also if nothing is said in it.
     """
-    config = settings.config
+    config, root = settings.config, cwd.resolve()
     providers = RunProviders(settings, notify, keeps_open=True)
     model = _card(settings, recorded.model, cards, notify)
     if asks_at_once:
         providers(model, "turn")
-    agent = Agent(
+    profile = profile_of(settings, recorded.profile, os.environ)
+    trust = trust_of(home.folder, root)
+    own, found = config.hooks, project_hooks(root, _user_file(home))
+    hooks = configured_hooks(own, found, trust, cwd=root, environment=os.environ, withheld=coding.withheld)
+    coding = replace(coding, hooks=(*hooks.hooks, *coding.hooks))
+    project = read_project(home, root, coding, profile)
+    opened = open_parts(
         model,
-        profile=profile_of(settings, recorded.profile, os.environ),
+        profile=profile,
         provider=providers,
-        cwd=cwd,
+        cwd=root,
         home=home,
         resume=session,
         limits=Limits(config.max_turns, config.max_tools, config.max_seconds, config.max_usd, config.max_tokens),
         jobs=jobs,
+        exit_seconds=config.jobs.exit_seconds,
+        adjust=lambda around: _with_retries(around, config.retries),
     )
-    agent.jobs.exit_seconds = config.jobs.exit_seconds
-    agent.resources.push_async_callback(providers.aclose)
-    if config.retries is not None:
-        environment = agent.session.environment
-        agent.session.environment = replace(environment, retries=replace(environment.retries, retries=config.retries))
-    return agent
+    try:
+        opened.resources.push_async_callback(providers.aclose)
+        parts = equipped(opened, coding, project, approve)
+    except BaseException:
+        opened.release()
+        raise
+    return Agent(replace(parts, notices=(*parts.notices, *hooks.notices), drops_blank=parts.drops_blank and drops_blank))
+
+
+def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approve = no_approver) -> tuple[str, ...]:
+    """Give an agent that has not begun the standard tools, permissions, sandbox and context of its project folder.
+
+    Returns what the user should know. The resources of the tools are released when the agent is closed. Raises `BadInput` for a malformed
+    rule. `coding_agent` makes an agent that has them from the start.
+    """
+    opened = agent.parts
+    project = read_project(home, opened.toolbox.workspace.root, settings, opened.session.profile)
+    agent.parts = replace(equipped(replace(opened, home=home), settings, project, approve), home=opened.home)
+    return agent.parts.notices
+
+
+def _with_retries(around: Environment, retries: int | None) -> Environment:
+    return around if retries is None else replace(around, retries=replace(around.retries, retries=retries))
+
+
+def _user_file(home: AnyHome) -> Path | None:
+    return None if home.folder is None else home.folder / FILE_NAME
 
 
 def _card(settings: Settings, recorded: str, cards: tuple[ModelCard, ...], notify: Callable[[str], None]) -> ModelCard:
@@ -221,8 +260,6 @@ class ProfileParts:
         """Return the tool that hands a plan over, if plans are kept."""
         if self.plan is None:
             return ()
-        from palimpsest.coding.tools.tasks import plan_tool  # few profiles need it
-
         return (plan_tool(self._keep, lambda: mode() == "plan"),)
 
     def look(self, look: Looking) -> Looking:
@@ -236,57 +273,158 @@ class ProfileParts:
         return path
 
 
-def profile_parts(agent: Agent, home: AnyHome) -> ProfileParts:
-    """Return what the profile of an agent adds; sub-agents have nothing of it. Raises `BadInput` for a setting that names nothing.
+def profile_parts(session: Session, root: Path, home: AnyHome) -> ProfileParts:
+    """Return what the profile of a session adds in a project folder; sub-agents have nothing of it.
 
-    Raises `StoreError` if the folder for temporary files cannot be made.
+    Raises `BadInput` for a setting that names nothing, and `StoreError` if the folder for temporary files cannot be made.
     """
-    session = agent.session
     profile, required = session.profile, [source for source in session.profile.sources.sources if source.is_required]
     if required:
-        here = LocalWorld(session_state(session, agent.toolbox.workspace.root), home.clock)
+        # What is observed is only checked; it is stated by the world of the session, which hides what rules restrict.
+        here = LocalWorld(session_state(session, root), home.clock, hides=lambda _: False, wrap=unconfined)
         for source in required:
             source.observe(here)
     if session.log.opened.opener is not None or not (profile.scratchpad or profile.keeps_plan):
         return ProfileParts(session)
     from palimpsest.stores.scratch import PlanFile, scratch_folder
-    from palimpsest.stores.sessions import ResultFiles
 
-    files = home.store.result_files(agent.id)
+    files = home.store.result_files(session.log.session)
     plan = PlanFile(files.folder) if profile.keeps_plan and isinstance(files, ResultFiles) else None
     if not profile.scratchpad:
         return ProfileParts(session, plan=plan)
-    scratch = scratch_folder(agent.id)
+    scratch = scratch_folder(session.log.session)
     return ProfileParts(session, (scratch,), {"scratchpad": scratch.as_posix()}, plan)
 
 
-def equip(
-    agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approve = no_approver, tree: AgentTree | None = None
-) -> tuple[str, ...]:
-    """Give an agent the standard tools, permissions, sandbox and context of its project folder. Returns what the user should know.
+@dataclass(frozen=True, slots=True)
+class ProjectRules:
+    """What is read of a project and its user before an agent works there: the rules, and the tools of other packages.
 
-    The resources of the tools are released when the agent is closed. A sub-agent gets the `tree` of its parent. Raises `BadInput` for a
-    malformed rule.
+    `complaints` are about kept answers that cannot be read.
     """
-    session, root = agent.session, agent.toolbox.workspace.root
-    parts, memory = profile_parts(agent, home), session_memory(agent, home, settings.memory)
-    workspace = _workspace(session, root, home, (*settings.folders, *parts.folders), memory)
-    # What a project or a user may have spoilt is read first, so that nothing is left behind if it is refused.
-    tasks = task_graph(workspace, owner=agent.id)
-    rules = MemoryPermissionRules() if home.folder is None else FilePermissionRules(home.folder, root)
+
+    kept: MemoryPermissionRules | FilePermissionRules
+    given: tuple[Rule, ...]
+    denied: tuple[Rule, ...]
+    installed: InstalledTools
+    complaints: tuple[str, ...] = ()
+
+
+def read_project(home: AnyHome, root: Path, settings: CodingSettings, profile: Profile) -> ProjectRules:
+    """Read what a project or a user may have spoilt. Raises `BadInput` for a malformed rule, or a state that the task cannot have."""
+    if settings.states is not None:
+        require_source(profile)
+    elif settings.state:
+        raise BadInput("there are no states; declare them as states.names in the settings", where=f"--state {settings.state[:60]}")
+    kept = MemoryPermissionRules() if home.folder is None else FilePermissionRules(home.folder, root)
+    installed = installed_tools() if settings.tools is None else InstalledTools(settings.tools)
+    # A sub-agent has the tools of the MCP servers of its parent.
+    served = () if settings.inherited is None else settings.inherited.served()
+    installed = installed._replace(tools=(*installed.tools, *served))
+    names = [tool.name for tool in installed.tools]
+    denied = deny_rules(project_denials(root, _user_file(home)), names)
+    given, complaints = user_rules(kept, settings.allow, settings.deny, names)
+    return ProjectRules(kept, given, denied, installed, complaints)
+
+
+def equipped(
+    opened: Parts, settings: CodingSettings, project: ProjectRules, approve: Approve = no_approver, tree: AgentTree | None = None
+) -> Parts:
+    """Return the parts of an opened session with the standard tools, permissions, sandbox and context of its project folder.
+
+    What the tools hold is released with the resources of the parts, or at once if something is refused. A sub-agent gets the `tree` of its
+    parent.
+    """
+    held = ExitStack()
+    # Released after what is registered from here on: the shell, the sub-agents and the servers.
+    opened.resources.push(held)
+    try:
+        return _equipped(opened, settings, project, approve, tree, held=held)
+    except BaseException:
+        held.close()
+        raise
+
+
+def _equipped(
+    opened: Parts, settings: CodingSettings, project: ProjectRules, approve: Approve, tree: AgentTree | None, *, held: ExitStack
+) -> Parts:
+    session, home, root = opened.session, opened.home, opened.toolbox.workspace.root
+    added, memory = profile_parts(session, root, home), session_memory(session, root, home, settings.memory)
+    workspace = _workspace(session, root, home, (*settings.folders, *added.folders), memory)
+    tasks = task_graph(workspace, owner=session.log.session)
+    area = _area(workspace, home, settings)
+    held.callback(area.remove)
     mode = _live_mode(session, settings)
-    installed = _installed(settings)
-    limits, complaints = _limits(home, root, settings, rules, mode=mode, tools=[tool.name for tool in installed.tools])
-    area = _area(agent, workspace, home, settings)
-    inherited = settings.inherited or Inherited(_sandbox(settings, area), LiveRules(rules), mode, served=lambda: world.served_tools)
-    sandbox = inherited.sandbox
+    # The servers are made below, and asked for their tools when a sub-agent starts.
+    inherited = settings.inherited or Inherited(_sandbox(settings, area), LiveRules(project.kept), mode, served=lambda: servers.tools)
     environment = CommandEnvironment(os.environ, keep=settings.variables, withhold=settings.withheld)
-    shell = Shell(root, environment, sandbox=sandbox.wrap(area), temp=area.temp)
-    agent.resources.push_async_callback(_close_shell, session, shell)
-    agent.open_tasks, agent.shell = tasks.open_lines, shell
-    archive = _archive(agent, home, memory)
-    gate = Gatekeeper(workspace, limits, inherited.rules, shell, (sandbox, area))
-    toolset = standard_tools(
+    shell = Shell(root, environment, sandbox=inherited.sandbox.wrap(area), temp=area.temp)
+    opened.resources.push_async_callback(_close_shell, session, shell)
+    gate = Gatekeeper(workspace, RuleSet(mode, project.given, project.denied), inherited.rules, shell, (inherited.sandbox, area))
+    business = _business_state(session, settings)
+    hooks = opened.hooks.extended(settings.hooks, None if business is None else business.transition)
+    look = added.look(gate.permitted(session.environment.look))
+    session.environment = replace(session.environment, look=look, before_fold=partial(hooks.before_fold, session))
+    family = tree or new_tree(session, root, approve, settings.agents, gate.hides)
+    below = structs.replace(inherited, mode=mode)
+    children = ChildAgents(opened, family, lambda child, role, ask: _equipped_child(child, narrowed(settings, role, below), ask, family))
+    toolset = _toolset(session, root, home, settings, project.installed, shell=shell, tasks=tasks, memory=memory, gate=gate, held=held)
+    own = (*toolset.tools, *added.tools(lambda: mode.current), *child_tools(children), *memory_tools(memory))
+    deferred = _declared(session, own, project.installed, settings, shell=shell, business=business)
+    deferred.tools.update({name: gate.screened(deferred.tools[name]) for name in (GREP, GLOB) if name in deferred.tools})
+    wanted, unserved = session_servers(settings, root, home.folder)
+    servers = McpServers(session, workspace, wanted, settings, environment=environment, deferred=deferred)
+    opened.resources.push_async_callback(servers.close)
+    around = ContextParts(inherited.sandbox, area, mode, gate, tasks, deferred, servers, children, business)
+    texts = dict if memory is None else partial(stated_notes, memory)
+    world = WorldNow(session, workspace, settings, around, fixed_texts=added.texts, texts=texts)
+    files, unsaved = _turn_files(home, root, settings, gate, children)
+    toolbox = Toolbox(deferred.tools, workspace, gate.decide, family.ask if tree is None else approve, gate.remember, world.attached, files)
+    offer_tools(session, deferred.tools)
+    forgetting = None if memory is None else HidesForgottenNotes(memory)
+    mode.record()
+    notices = (*_statement(inherited.sandbox), *unsaved, *project.complaints, *toolset.problems, *unserved)
+    if tree is None:
+        notices += (*family.problems, *recall_problems(memory), *stage_notices(memory, goes_on=settings.memory_jobs))
+    parts = replace(
+        opened,
+        toolbox=toolbox,
+        hooks=hooks,
+        context=SourcedContext(session, world, world.renewed, forgetting, await_tools=servers.await_tools, due=children.due),
+        expand=servers.expand,
+        prompts=servers.prompts,
+        open_tasks=tasks.open_lines,
+        business=business,
+        children=children,
+        mode=mode,
+        shell=shell,
+        notices=notices,
+    )
+    return parts if memory is None else _remembering(parts, memory, settings, held)
+
+
+def _equipped_child(opened: Parts, settings: CodingSettings, approve: Approve, family: AgentTree) -> Parts:
+    project = read_project(opened.home, opened.toolbox.workspace.root, settings, opened.session.profile)
+    return equipped(opened, settings, project, approve, family)
+
+
+def _toolset(
+    session: Session,
+    root: Path,
+    home: AnyHome,
+    settings: CodingSettings,
+    installed: InstalledTools,
+    *,
+    shell: Shell,
+    tasks: TaskGraph,
+    memory: SessionMemory | None,
+    gate: Gatekeeper,
+    held: ExitStack,
+) -> Toolset:
+    search = None if memory is None else memory_search(memory)
+    archive = LogArchive(session.log, home.store, home.blobs, home.clock, home.index, search)
+    held.callback(archive.close)
+    return standard_tools(
         shell,
         tasks=tasks,
         archive=archive,
@@ -297,68 +435,18 @@ def equip(
         fetcher=settings.fetcher,
         installed=installed,
     )
-    agent.business = _business_state(agent, settings)
-    below = structs.replace(inherited, mode=mode)
-    family = tree or new_tree(agent, approve, settings.agents, gate.hides)
-    children = ChildAgents(agent, home, family, lambda child, role, ask: equip(child, home, narrowed(settings, role, below), ask, family))
-    own = (*toolset.tools, *parts.tools(lambda: mode.current), *child_tools(children), *memory_tools(memory))
-    deferred, tools = _declared(agent, own, installed, settings, shell)
-    tools |= {name: gate.screened(tools[name]) for name in (GREP, GLOB) if name in tools}
-    session.environment = replace(session.environment, look=parts.look(gate.permitted(session.environment.look)))
-    world = WorldNow(
-        agent, sandbox, settings, tasks, deferred, area=area, mode=mode, hides=gate.hides, domains=gate.domains, texts=parts.texts
-    )
-    files, unsaved = _turn_files(home, root, settings, gate, children)
-    toolbox = Toolbox(tools, workspace, gate.decide, family.ask if tree is None else approve, gate.remember, world.attached, files)
-    agent.offer(toolbox)
-    deferred.offer = lambda: agent.offer(toolbox)
-    forgetting = None if memory is None else _remember(memory, world, settings)
-    agent.context = children.context(SourcedContext(session, world, world.renewed, forgetting))
-    agent.hooks.add(settings.hooks)
-    served = serve(agent, home.folder, settings, environment, deferred=deferred, world=world)
-    agent.mode = mode
-    mode.record()
-    of_family = (*family.problems, *recall_problems(memory), *stage_notices(memory, goes_on=settings.memory_jobs)) if tree is None else ()
-    return (*_statement(sandbox), *unsaved, *complaints, *toolset.problems, *served, *of_family)
 
 
-def equip_with_hooks(
-    agent: Agent, home: AnyHome, settings: Settings, coding: CodingSettings, approve: Approve = no_approver
-) -> tuple[str, ...]:
-    """Equip an agent also with the hooks of the user, and with those of its project if the user trusts them.
-
-    An agent that cannot be equipped is closed, so that its session is not locked, and not kept if it is new.
-    """
-    try:
-        root, user_file = agent.toolbox.workspace.root, None if home.folder is None else home.folder / FILE_NAME
-        project, trust = project_hooks(root, user_file), trust_of(home.folder, root)
-        hooks = configured_hooks(settings.config.hooks, project, trust, cwd=root, environment=os.environ, withheld=coding.withheld)
-        known = equip(agent, home, replace(coding, hooks=(*hooks.hooks, *coding.hooks)), approve)
-    except BaseException:
-        agent.close()
-        raise
-    return (*known, *hooks.notices)
-
-
-def _area(agent: Agent, workspace: Workspace, home: AnyHome, settings: CodingSettings) -> Area:
+def _area(workspace: Workspace, home: AnyHome, settings: CodingSettings) -> Area:
     """Return what commands may use: they read the notes that are plain files, and never write them."""
     hidden = () if home.folder is None else (home.folder,)
     notes = () if workspace.notes is None else (workspace.notes,)
-    area = Area.of(workspace, network=settings.network, hidden=hidden, shown=(*settings.shown, *notes))
-    agent.resources.callback(area.remove)
-    return area
-
-
-def _archive(agent: Agent, home: AnyHome, memory: SessionMemory | None) -> LogArchive:
-    search = None if memory is None else memory_search(memory)
-    archive = LogArchive(agent.session.log, home.store, home.blobs, home.clock, home.index, search)
-    agent.resources.callback(archive.close)
-    return archive
+    return Area.of(workspace, network=settings.network, hidden=hidden, shown=(*settings.shown, *notes))
 
 
 def _turn_files(
     home: AnyHome, root: Path, settings: CodingSettings, gate: Gatekeeper, children: ChildAgents
-) -> tuple[TurnFiles, tuple[str, ...]]:
+) -> tuple[TurnSnapshots, tuple[str, ...]]:
     """Keep the files around turns in the folders of the user, without what a profile adds. Returns what cannot be kept, too."""
     folders = (root, *Workspace(root, settings.folders).extra) if settings.snapshots else ()
     return turn_files(home, folders, SnapshotLimits(settings.largest_saved), gate.may_change_files, children.settle)
@@ -379,47 +467,29 @@ def _workspace(session: Session, root: Path, home: AnyHome, folders: tuple[Path,
     return structs.replace(workspace, write=write, notes=topics.path, before_removal=topics.keep)
 
 
-def _remember(memory: SessionMemory, world: WorldNow, settings: CodingSettings) -> HidesForgottenNotes:
-    """Let an agent use its memory: jobs, what the context states of notes, and what prompts recall. Returns what hides forgotten notes."""
-    agent = memory.agent
-    jobs = memory_jobs(memory, goes_on=settings.memory_jobs)
-    agent.jobs.add(jobs)
+def _remembering(parts: Parts, memory: SessionMemory, settings: CodingSettings, held: ExitStack) -> Parts:
+    """Return the parts of an agent that uses its memory: with its jobs, and with what prompts recall."""
+    session, jobs = parts.session, memory_jobs(memory, parts, goes_on=settings.memory_jobs)
+    seconds = parts.jobs.exit_seconds
     if not settings.memory_jobs and any(job.limits.calls for job in jobs):
-        agent.jobs.exit_seconds = max(agent.jobs.exit_seconds, settings.memory.end_seconds)
-    world.texts = partial(stated_notes, memory)
-    if agent.session.log.opened.opener is None:
-        agent.recalling = recall = NoteRecall(memory)
-        recall.prepare()
-        agent.resources.callback(recall.close)
-    return HidesForgottenNotes(memory)
+        seconds = max(seconds, settings.memory.end_seconds)
+    parts = replace(parts, jobs=Jobs(session, (*parts.jobs.jobs, *jobs), seconds))
+    if session.log.opened.opener is not None:
+        return parts
+    recall = NoteRecall(memory, parts.open_tasks)
+    recall.prepare()
+    held.callback(recall.close)
+    return replace(parts, recall=recall.recall)
 
 
-def _business_state(agent: Agent, settings: CodingSettings) -> BusinessState | None:
+def _business_state(session: Session, settings: CodingSettings) -> BusinessState | None:
     """The state of the task where this run begins, which hooks may change. Raises `BadInput` for a state that it cannot have."""
     if settings.states is None:
-        if settings.state:
-            raise BadInput("there are no states; declare them as states.names in the settings", where=f"--state {settings.state[:60]}")
         return None
-    business = BusinessState(agent.session, settings.states)
+    business = BusinessState(session, settings.states)
     if settings.state and settings.state != business.current:
         business.transition(settings.state)
-    agent.hooks.set_state = business.transition
     return business
-
-
-def _limits(
-    home: AnyHome,
-    root: Path,
-    settings: CodingSettings,
-    rules: MemoryPermissionRules | FilePermissionRules,
-    *,
-    mode: LiveMode,
-    tools: Collection[str],
-) -> tuple[RuleSet, tuple[str, ...]]:
-    """The mode and the rules of the user and of the project, and complaints about kept answers that cannot be read."""
-    denied = deny_rules(project_denials(root, None if home.folder is None else home.folder / FILE_NAME), tools)
-    given, complaints = user_rules(rules, settings.allow, settings.deny, tools)
-    return RuleSet(mode, given, denied), complaints
 
 
 def _live_mode(session: Session, settings: CodingSettings) -> LiveMode:
@@ -431,34 +501,30 @@ def _sandbox(settings: CodingSettings, area: Area) -> Sandbox:
     return find_sandbox(area) if settings.sandbox == "auto" else Sandbox("none", why="it is turned off")
 
 
-def _installed(settings: CodingSettings) -> InstalledTools:
-    """The tools of other packages, and in a sub-agent those of its parent's MCP servers."""
-    found = installed_tools() if settings.tools is None else InstalledTools(settings.tools)
-    served = () if settings.inherited is None else settings.inherited.served()
-    return found._replace(tools=(*found.tools, *served))
-
-
 def _declared(
-    agent: Agent, offered: Iterable[AgentTool], installed: InstalledTools, settings: CodingSettings, shell: Shell
-) -> tuple[DeferredTools, dict[str, AgentTool]]:
-    """The tools that are declared to the model, by name, and those that it has to search for."""
-    enabled = [tool for tool in offered if settings.offers(tool.name)]
+    session: Session,
+    offered: Iterable[AgentTool],
+    installed: InstalledTools,
+    settings: CodingSettings,
+    *,
+    shell: Shell,
+    business: BusinessState | None,
+) -> DeferredTools:
+    """The tools that are declared to the model, and those that it has to search for."""
+    only = settings.only
+    enabled = [tool for tool in offered if tool.name not in settings.disabled and (only is None or tool.name in only)]
     own = [tool for tool in enabled if tool not in installed.tools]
-    session = agent.session
     if session.profile.tool_forms != "own" or session.card.wire == "responses":
         from palimpsest.coding.codex_tools import in_forms  # most sessions declare our tools as they are
 
         own = in_forms(own, session, shell)
-    if agent.business is not None and settings.model_sets_state:
-        own.append(agent.business.tool())
+    if business is not None and settings.model_sets_state:
+        own.append(business.tool())
     # A tool of another package never takes the place of one of ours.
     taken = {SEARCH, *(tool.name for tool in own)}
     others = [tool for tool in enabled if tool in installed.tools and tool.name not in taken]
-    loaded, rest = within_budget(own, others, tool_budget(agent.session))
-    tools = {tool.name: tool for tool in loaded}
-    deferred = DeferredTools(tools, rest, agent.session.offered_tools)
-    deferred.load_again(agent.session)
-    return deferred, tools
+    loaded, rest = within_budget(own, others, tool_budget(session))
+    return DeferredTools(session, {tool.name: tool for tool in loaded}, rest)
 
 
 async def _close_shell(session: Session, shell: Shell) -> None:

@@ -65,20 +65,20 @@ class LiveMode:
             raise BadInput("a sub-agent follows the mode of the agent that started it; change that one")
         if mode in self.collaborations or (self.collaborations and mode == DEFAULT_COLLABORATION):
             self._collaboration = "" if mode == DEFAULT_COLLABORATION else mode
-            self._record(self._own)
+            self._record_mode(self._own)
             return
         found: Mode | None = next((known for known in get_args(Mode) if known == mode), None)
         if found is None:
             known = (*get_args(Mode), *self.collaborations, *([DEFAULT_COLLABORATION] if self.collaborations else []))
             raise BadInput(f"there is no mode {mode!r}; the modes are {', '.join(known)}", where="mode")
-        self._record(found)
+        self._record_mode(found)
         self._own = found
 
     def record(self) -> None:
         """Record the mode if the log has another one. During a model call nothing is recorded; the next safe point does it."""
-        self._record(self.current)
+        self._record_mode(self.current)
 
-    def _record(self, mode: Mode) -> None:
+    def _record_mode(self, mode: Mode) -> None:
         view = self._session.log.view
         if (view.mode, view.collaboration) != (mode, self.collaboration):
             with suppress(CallOpen):

@@ -7,12 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from palimpsest.agent.agent import Agent
-from palimpsest.agent.context import ContextStating
+from palimpsest.agent.session import Session
 from palimpsest.agent.tool import AgentTool
 from palimpsest.agent.tool_calls import DeferredTools
+from palimpsest.agent.workspace import Workspace
 from palimpsest.coding.settings import CodingSettings
-from palimpsest.coding.world import WorldNow
 from palimpsest.core.events import Failed
 from palimpsest.core.items import Part, Text
 from palimpsest.stores.project import ConfiguredServers, McpServer, configured_servers, project_command, trust_of
@@ -58,66 +57,31 @@ def _problems(found: ConfiguredServers, settings: CodingSettings) -> Sequence[ob
     return [*found.problems, *(f"mcp.read_only: there is no MCP server {name!r}" for name in sorted(unknown))]
 
 
-def serve(
-    agent: Agent, home: Path | None, settings: CodingSettings, environment: Mapping[str, str], *, deferred: DeferredTools, world: WorldNow
-) -> tuple[str, ...]:
-    """Give an agent the MCP servers of its project and user, and return what the user should know. `environment` is that of commands.
-
-    Nothing is started or imported before the first turn, and nothing at all without a server.
-    """
-    servers, notices = session_servers(settings, agent.toolbox.workspace.root, home)
-    if servers:
-        joined = McpServers(agent, servers, settings, environment, deferred)
-        agent.resources.push_async_callback(joined.close)
-        agent.context = ServedContext(agent.context, joined)
-        agent.expand = joined.expand
-        agent.prompts = joined.prompts
-        world.servers = joined
-    return notices
-
-
-class ServedContext:
-    """States the context of a session once the tools of its servers are offered."""
-
-    def __init__(self, inner: ContextStating, servers: "McpServers") -> None:
-        self._inner = inner
-        self._servers = servers
-        self.restate = inner.restate
-        self.mention = inner.mention
-
-    async def prepare(self, tools: frozenset[str]) -> None:
-        """Wait for servers that start, if a tool is missing that may be one of theirs, and offer what is new of them."""
-        if not self._servers.are_offered(tools):
-            await self._servers.join()
-        await self._inner.prepare(tools)
-
-    async def observe(self) -> None:
-        """Wait for servers that start, offer what is new of them, and then observe every source."""
-        await self._servers.join()
-        await self._inner.observe()
-
-
 class McpServers:
-    """The servers of a session. A server that hangs or ends costs its own tools only.
+    """The servers of a session. A server that hangs or ends costs its own tools only; without servers nothing is loaded.
 
     Tools are offered at the start of a turn, in the order of the configuration. Once offered they stay, also if their server ends or lists
     them no longer: a call then gets an error, whereas taking the declaration away would break the cached prefix of every later request.
+    `environment` is that of commands.
     """
 
     def __init__(
         self,
-        agent: Agent,
+        session: Session,
+        workspace: Workspace,
         servers: Sequence[McpServer],
         settings: CodingSettings,
+        *,
         environment: Mapping[str, str],
         deferred: DeferredTools,
     ) -> None:
-        self._agent = agent
+        self._session = session
+        self._workspace = workspace
         self._servers = {server.label: server for server in servers}
         self._settings = settings
         self._environment = environment
         self._deferred = deferred
-        self._connections: list[ServerConnection] | None = None
+        self._connections: list[ServerConnection] | None = None if servers else []
         self._offered: dict[str, frozenset[str]] = {}
         self._reported: set[str] = set()
         self.tools: tuple[AgentTool, ...] = ()
@@ -128,9 +92,10 @@ class McpServers:
         """What each server says about itself, by its label."""
         return {each.label: each.catalogue.instructions for each in self._connections or () if each.catalogue.instructions}
 
-    def are_offered(self, tools: frozenset[str]) -> bool:
-        """Whether the agent has tools of all these names."""
-        return tools <= self._agent.toolbox.tools.keys()
+    async def await_tools(self, tools: frozenset[str] | None) -> None:
+        """Wait for servers that start, and offer what is new of them; with some names only if a tool of these is missing."""
+        if tools is None or not tools <= self._deferred.tools.keys():
+            await self.join()
 
     async def join(self) -> None:
         """Start the servers and wait for them the first time, and offer the tools that came since."""
@@ -144,7 +109,7 @@ class McpServers:
         new += self._resource_tools(connections)
         if new:
             self.tools += tuple(new)
-            self._deferred.join(self._agent.session, new)
+            self._deferred.join(new)
 
     async def expand(self, parts: tuple[str | Part, ...]) -> tuple[str | Part, ...]:
         """Return input with the prompt of a server in place of its name, `/mcp__SERVER__PROMPT arguments`; other input as it is.
@@ -153,12 +118,12 @@ class McpServers:
         """
         first = parts[0] if parts else ""
         text = first.text if isinstance(first, Text) else first if isinstance(first, str) else ""
-        if not text.startswith(COMMAND):
+        if not self._servers or not text.startswith(COMMAND):
             return parts
         connections = await self._started()
         from palimpsest.coding.mcp.tools import expanded_prompt  # it imports the SDK
 
-        return (*await expanded_prompt(text, connections, self._agent.toolbox.workspace), *parts[1:])
+        return (*await expanded_prompt(text, connections, self._workspace), *parts[1:])
 
     def prompts(self) -> tuple[tuple[str, str], ...]:
         """Return the command of each prompt of the servers that have started, and what the server says about it."""
@@ -175,7 +140,7 @@ class McpServers:
 
     async def _started(self) -> Sequence["ServerConnection"]:
         if self._connections is None:
-            self._connections = await self._agent.session.environment.offload(self._made) or []
+            self._connections = await self._session.environment.offload(self._new_connections) or []
             for connection in self._connections:
                 connection.start()
             if not self._connections:
@@ -186,7 +151,7 @@ class McpServers:
                         await connection.started()
         return self._connections
 
-    def _made(self) -> list["ServerConnection"] | None:
+    def _new_connections(self) -> list["ServerConnection"] | None:
         """The connections, not started; `None` if the SDK is not installed. Importing it takes most of a second."""
         try:
             from palimpsest.coding.mcp.connection import connection_to  # it imports the SDK
@@ -194,7 +159,7 @@ class McpServers:
             if not is_sdk_missing(error):
                 raise
             return None
-        root, limits = self._agent.toolbox.workspace.root, self._settings.mcp
+        root, limits = self._workspace.root, self._settings.mcp
         return [connection_to(server, root, self._environment, limits.call_seconds) for server in self._servers.values()]
 
     def _new_tools(self, connection: "ServerConnection") -> list[AgentTool]:
@@ -232,7 +197,7 @@ class McpServers:
         return server.name in self._settings.mcp.read_only
 
     def _taken(self) -> frozenset[str]:
-        return frozenset(self._agent.toolbox.tools) | frozenset(tool.name for tool in self._deferred.declarations)
+        return frozenset(self._deferred.tools) | frozenset(tool.name for tool in self._deferred.declarations)
 
     def _report(self, connection: "ServerConnection") -> None:
         """Record once that a server is late, or that it could not be started."""
@@ -247,4 +212,4 @@ class McpServers:
     def _fail(self, what: str, why: str) -> None:
         if f"{what}: {why}" not in self._reported:
             self._reported.add(f"{what}: {why}")
-            self._agent.session.log.append(Failed(what, "mcp", why))
+            self._session.log.append(Failed(what, "mcp", why))

@@ -401,9 +401,14 @@ class Permissions:
     def _names_restricted(self, files: FileRules, name: str) -> bool:
         path = self.workspace.root / os.path.expanduser(name)  # noqa: PTH111  # Path.expanduser raises for unknown users
         try:
-            rule = files.restricting(path.resolve(), path)
+            real = path.resolve()
         except (OSError, ValueError, RuntimeError):
             return False
+        try:
+            rule = files.restricting(real, path)
+        except ValueError:
+            # There are too many files to know whether it is another name of a restricted one.
+            return True
         return rule is not None and bool(rule.pattern)
 
     def may_read(self, path: str) -> bool:

@@ -422,8 +422,8 @@ _EXACT: Final = frozenset(
     }
 )
 
-# Options with which `log`, `show` and `diff` print contents, and those with which they print names or numbers instead.
-_PATCH: Final = word_set("-p -u -c -m -U -L -R --patch --unified --word-diff --check --follow")
+# Options with which `log`, `show` and `diff` print contents or search in them, and those with which they print names or numbers instead.
+_PATCH: Final = word_set("-p -u -c -m -U -L -R -S -G --find-object --patch --unified --word-diff --check --follow")
 _NAMES: Final = word_set("-s -q --stat --name-only --name-status --numstat --shortstat --summary --raw --no-patch --quiet --dirstat")
 _NO_CONTENT: Final = word_set("shortlog ls-files ls-tree rev-parse rev-list merge-base describe branch remote stash tag worktree --version")
 _COMMIT: Final = re.compile(r"(?:HEAD|@)(?:[~^]\d*)*")

@@ -66,6 +66,8 @@ _FOREIGN: Final = word_set(
     "websearch exitplanmode enterplanmode slashcommand askuserquestion requestuserinput lsp enterworktree exitworktree croncreate "
     "crondelete cronlist monitor powershell structuredoutput teamcreate teamdelete jsrepl codesearch externaldirectory doomloop"
 )
+_SLIP_LETTERS: Final = 2
+_LIKENESS: Final = 0.75
 _LISTED: Final = "read, edit, write, grep, glob, bash, fetch, spawn_agent, mcp__SERVER__TOOL"
 
 
@@ -87,7 +89,8 @@ def tool_of_rule(name: str, effect: Effect, others: Collection[str] | None, wher
     if others is None:
         return name
     known = {*_ALIASES, *others}
-    near = difflib.get_close_matches(letters, known, 1, 0.6)
+    # A slip of the hand keeps most letters and the length; any other name means something that is not here.
+    near = difflib.get_close_matches(letters, [each for each in known if abs(len(each) - len(letters)) <= _SLIP_LETTERS], 1, _LIKENESS)
     meant = _ALIASES.get(near[0], near[0]) if near else ""
     # The list or the option already says what the rule does.
     spelled = re.sub(r"^(?:allow|ask|deny)\s+", "", where.strip()).replace(name, meant, 1)

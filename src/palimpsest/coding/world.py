@@ -14,17 +14,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
 from time import monotonic
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from msgspec import structs
 
-from palimpsest.agent.agent import Agent
+from palimpsest.agent.business import BusinessState
+from palimpsest.agent.children import ChildAgents
 from palimpsest.agent.context import tasks_are_due
 from palimpsest.agent.session import Session
 from palimpsest.agent.tool import AgentTool
 from palimpsest.agent.tool_calls import DeferredTools
-from palimpsest.coding.gatekeeper import LiveMode
+from palimpsest.agent.workspace import Workspace
+from palimpsest.coding.gatekeeper import Gatekeeper, LiveMode
+from palimpsest.coding.mcp_servers import McpServers
 from palimpsest.coding.settings import CodingSettings
 from palimpsest.coding.tools.globs import glob_expression
 from palimpsest.coding.tools.sandbox import Area, Sandbox
@@ -41,7 +44,7 @@ from palimpsest.memory.session_memory import SessionMemory
 from palimpsest.sources.instructions import nested_instructions
 from palimpsest.sources.source import FolderEntry, GitFacts, NetworkPolicy, SessionState, folded_at
 from palimpsest.stores.sessions import ResultFiles
-from palimpsest.stores.shadow_git import Wrap
+from palimpsest.stores.shadow_git import Wrap, borrowed_git, bounded_file
 
 MOST_ENTRIES: Final = 20_000
 MOST_MATCHES: Final = 500
@@ -80,8 +83,8 @@ class LocalWorld:
     fetch_seconds: float = FETCH_SECONDS
     pages: dict[str, str | None] = field(default_factory=dict)
     unfetched: dict[str, str] = field(default_factory=dict)
-    hides: Callable[[str], bool] = field(default=lambda _: False, repr=False, compare=False)
-    wrap: Wrap = field(default=lambda arguments: arguments, repr=False, compare=False)
+    hides: Callable[[str], bool] = field(kw_only=True, repr=False, compare=False)
+    wrap: Wrap = field(kw_only=True, repr=False, compare=False)
     temp: Path | None = field(default=None, repr=False, compare=False)
     _git: list[GitFacts | None] = field(default_factory=list, repr=False)
 
@@ -170,15 +173,18 @@ def _files(top: Path, depth: int | None) -> Iterator[Path]:
             yield Path(folder) / name
 
 
-def git_facts(cwd: str, wrap: Wrap = lambda arguments: arguments, temp: Path | None = None) -> GitFacts | None:
+def unconfined(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a command as it is, for a world whose git runs in no sandbox."""
+    return arguments
+
+
+def git_facts(cwd: str, wrap: Wrap, temp: Path | None = None) -> GitFacts | None:
     """Return the state of the repository that holds a folder; `None` if there is none, or no git.
 
     What git does not say in time, or of a repository that leads out of its folder, is stated as unknown.
     """
     if not any(os.path.lexists(folder / ".git") for folder in (Path(cwd).resolve(), *Path(cwd).resolve().parents)):
         return None
-    from palimpsest.stores.shadow_git import borrowed_git
-
     try:
         with borrowed_git(Path(cwd), seconds=GIT_SECONDS, temp=temp) as git:
             if git is None:
@@ -201,8 +207,6 @@ def git_head(folder: Path) -> str | None:
         place = parent / ".git"
         try:
             if place.is_dir():
-                from palimpsest.stores.shadow_git import bounded_file
-
                 return bounded_file(place / "HEAD", _HEAD_BYTES).decode("utf-8", "replace") or None
             if place.exists():
                 return None
@@ -251,13 +255,13 @@ def _page(url: str, limit: int, *, private: bool) -> str | _NoPage:
                         continue
                     if not response.is_success:
                         return _NoPage(f"the server answered {response.status_code}")
-                    return _text(response.iter_bytes(), limit, deadline)
+                    return _page_text(response.iter_bytes(), limit, deadline)
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
         return _NoPage(" ".join(str(error).split())[:_LINE_CHARS] or type(error).__name__)
     return _NoPage(f"it was redirected more than {_REDIRECTS} times")
 
 
-def _text(chunks: Iterator[bytes], limit: int, deadline: float) -> str | _NoPage:
+def _page_text(chunks: Iterator[bytes], limit: int, deadline: float) -> str | _NoPage:
     data = b""
     for chunk in chunks:
         data += chunk[: limit - len(data)]
@@ -317,75 +321,63 @@ def local_timezone() -> str:
     return name if marker else datetime.now(UTC).astimezone().tzname() or "UTC"
 
 
-class Servers(Protocol):
-    """MCP servers, as far as the context and sub-agents need them."""
+class ContextParts(NamedTuple):
+    """What of a session its context states beside its project: what confines commands, and the parts whose state changes."""
 
-    @property
-    def instructions(self) -> Mapping[str, str]:
-        """What each server says about itself, by its name."""
-        ...
-
-    @property
-    def tools(self) -> tuple[AgentTool, ...]:
-        """All tools that were offered."""
-        ...
+    sandbox: Sandbox
+    area: Area
+    mode: LiveMode
+    gate: Gatekeeper
+    tasks: TaskGraph
+    deferred: DeferredTools
+    servers: McpServers
+    children: ChildAgents
+    business: BusinessState | None = None
 
 
 class WorldNow:
-    """The world of a session as it is when it is called: files, git, date, tasks, and what commands may do."""
+    """The world of a session as it is when it is called: files, git, date, tasks, and what commands may do.
+
+    `fixed_texts` are stated by the sources of their keys as long as the session is open; `texts` returns those that change, such as notes.
+    """
 
     def __init__(
         self,
-        agent: Agent,
-        sandbox: Sandbox,
+        session: Session,
+        workspace: Workspace,
         settings: CodingSettings,
-        tasks: TaskGraph,
-        deferred: DeferredTools,
+        around: ContextParts,
         *,
-        area: Area,
-        mode: LiveMode,
-        hides: Callable[[str], bool],
-        domains: tuple[tuple[str, ...], tuple[str, ...]] = ((), ()),
-        texts: Mapping[str, str] = EMPTY_MAPPING,
+        fixed_texts: Mapping[str, str] = EMPTY_MAPPING,
+        texts: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        self._hides = hides
-        self._domains = domains
-        self._agent = agent
-        self._session = agent.session
-        self._business = agent.business
-        self._deferred = deferred
-        self._root = agent.toolbox.workspace.root
+        self._session = session
+        self._workspace = workspace
+        self._root = workspace.root
         self._settings = settings
-        self._sandbox = sandbox
-        self._mode = mode
-        self._wrap, self._temp = sandbox.wrap(area), area.temp
-        self._tasks = tasks
+        self._around = around
+        self._mode, self._tasks = around.mode, around.tasks
+        self._wrap = around.sandbox.wrap(around.area)
+        self._domains = around.gate.domains
         self._world: LocalWorld | None = None
         self._head: str | None = None
-        self.servers: Servers | None = None
-        # What the engine states for sources by their key, such as notes.
-        self.texts: Callable[[], Mapping[str, str]] = dict
+        self._texts = texts
         self._last_texts: Mapping[str, str] = {}
-        # Those that stay as they are while the session is open.
-        self._fixed_texts = texts
+        self._fixed_texts = fixed_texts
         self._todo_event: tuple[Event, ...] = ()
         self._todos_read = -1
-
-    @property
-    def served_tools(self) -> tuple[AgentTool, ...]:
-        """The tools of MCP servers that were offered so far."""
-        return () if self.servers is None else self.servers.tools
 
     def __call__(self) -> LocalWorld:
         """Return the world for one observation."""
         known: dict[str, Any] = {
-            "sandbox": "workspace-write" if self._sandbox.confines else "full-access",
+            "sandbox": "workspace-write" if self._around.sandbox.confines else "full-access",
             "network": self._network(),
-            "folders": tuple(folder.as_posix() for folder in self._agent.toolbox.workspace.extra),
+            "folders": tuple(folder.as_posix() for folder in self._workspace.extra),
             "writable": (self._root.as_posix(), *(folder.as_posix() for folder in self._settings.folders)),
             "tasks": self._tasks.open_lines(),
-            "mcp": {} if self.servers is None else self.servers.instructions,
-            **({} if self._agent.children is None else {"agents": self._agent.children.roles(), "subagents": self._agent.children.live()}),
+            "mcp": self._around.servers.instructions,
+            "agents": self._around.children.roles(),
+            "subagents": self._around.children.live(),
             "texts": self._texts_now(),
             **self._changing(),
         }
@@ -395,7 +387,7 @@ class WorldNow:
         head, previous = git_head(self._root), self._head
         same = "git_status" in self._session.log.view.facts and head is not None and head == previous
         world = (
-            LocalWorld(state, clock, wrap=self._wrap, temp=self._temp, hides=self._hides)
+            LocalWorld(state, clock, wrap=self._wrap, temp=self._around.area.temp, hides=self._around.gate.hides)
             if self._world is None
             else self._world.observing(state, same_commit=same)
         )
@@ -405,14 +397,14 @@ class WorldNow:
     def _network(self) -> NetworkPolicy | None:
         """What the network policy of the user is: that of the sandbox, and the domains of rules; `None` without either."""
         allowed, denied = self._domains
-        if not (self._sandbox.confines or allowed or denied):
+        if not (self._around.sandbox.confines or allowed or denied):
             return None
-        return NetworkPolicy(self._settings.network or not self._sandbox.confines, allowed, denied)
+        return NetworkPolicy(self._settings.network or not self._around.sandbox.confines, allowed, denied)
 
     def _texts_now(self) -> Mapping[str, str]:
         """Return the texts for sources; the last ones if they cannot be read now, so that nothing is concluded from that."""
         with suppress(PalimpsestError):
-            self._last_texts = self.texts()
+            self._last_texts = self._texts()
         return {**self._last_texts, **self._fixed_texts}
 
     def renewed(self) -> LocalWorld | None:
@@ -432,8 +424,8 @@ class WorldNow:
             "mode": "plan" if self._mode.current == "plan" else self._mode.collaboration,
             "personality": self._session.profile.personality,
             "tools": self._session.tools,
-            "deferred": self._deferred.declarations,
-            "business": None if self._business is None else self._business.value(),
+            "deferred": self._around.deferred.declarations,
+            "business": None if self._around.business is None else self._around.business.value(),
             "folded": folded_at(self._session.log.view) >= 0,
             "todos": self._todo_lines() if folded_at(self._session.log.view) >= 0 else (),
         }
@@ -476,7 +468,7 @@ def skills_of(session: Session, root: Path, hides: Callable[[str], bool]) -> Fin
     """Return what finds the skills of a session: those that its profile lists, so that what is listed can be loaded."""
 
     def find() -> tuple[KnownSkill, ...]:
-        world = LocalWorld(session_state(session, root), session.environment.clock, hides=hides)
+        world = LocalWorld(session_state(session, root), session.environment.clock, hides=hides, wrap=unconfined)
         return tuple(KnownSkill(skill.name, skill.description, skill.path) for skill in session.profile.skills(world))
 
     return find
@@ -518,7 +510,7 @@ def memory_shelf(memory: SessionMemory | None) -> tuple[Path, ...]:
     """Return folders that exist; none without memory, and none that is a link."""
     if memory is None or memory.home.folder is None or not memory.has_summaries():
         return ()
-    folder, root = memory.home.folder / "memory", memory.agent.session.profile.notes.root
+    folder, root = memory.home.folder / "memory", memory.session.profile.notes.root
     scopes = (notebook.scope for notebook in memory.memories.notebooks) if not root else ()
     places = (folder / root,) if root else tuple(folder / scope / _SUMMARIES for scope in scopes)
     return tuple(place.resolve() for place in places if place.is_dir() and not place.is_symlink())

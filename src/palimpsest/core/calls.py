@@ -175,6 +175,14 @@ class PendingCalls:
         self._pending, self._answered = other.calls()
         self._note_change(seq)
 
+    def pending(self) -> tuple[str, ...]:
+        """Return the recorded ids of the calls without a result, in the order in which they were made."""
+        return tuple(self._pending)
+
+    def started(self) -> tuple[str, ...]:
+        """Return those of them whose tool was started."""
+        return tuple(call_id for call_id, (_, _, bodies) in self._pending.items() if ToolStarted.__name__ in bodies)
+
     def calls(self) -> tuple[_Pending, _Answered]:
         """Return the calls without a result, and the answered ones whose recorded id differs from the provider's."""
         return self._pending, self._answered
@@ -310,8 +318,8 @@ class Health(Value, frozen=True):
 
     `failures` are consecutive, by policy. `folds` counts the folds of this turn without those that the user requested; `folded` is the
     value of `calls` at the last of them. `calls` counts model replies, and `called` is its value when each tool was last called.
-    `replied_at` is in milliseconds. `overflow` is true after a request that was too long, until the next fold. `pending_calls` have no
-    result; `started` are those of them whose tool was started. `turn` is the event that started the open turn.
+    `replied_at` is in milliseconds. `overflow` is true after a request that was too long, until the next fold. `turn` is the event that
+    started the open turn.
     """
 
     failures: Mapping[str, int] = EMPTY_MAPPING
@@ -321,9 +329,7 @@ class Health(Value, frozen=True):
     calls: int = 0
     replied_at: int | None = None
     overflow: bool = False
-    pending_calls: tuple[str, ...] = ()
     called: Mapping[str, int] = EMPTY_MAPPING
-    started: tuple[str, ...] = ()
     turn: int | None = None
 
     def __post_init__(self) -> None:
@@ -347,16 +353,11 @@ class HealthProjection(StateProjection):
 
     name: ClassVar = "health"
     version: ClassVar = 1
-    watches: ClassVar = frozenset(
-        {ToolReturned, ModelReplied, ToolStarted, UserSaid, ViewEdited, Failed, EditRefused, TurnStarted, TurnEnded}
-    )
+    watches: ClassVar = frozenset({ModelReplied, UserSaid, ViewEdited, Failed, EditRefused, TurnStarted, TurnEnded})
     scope: ClassVar[Scope] = "path"
     state_type: ClassVar = Health
 
-    __slots__ = (
-        *("_called", "_calls", "_failures", "_folded", "_folds", "_overflow", "_pending"),
-        *("_replied_at", "_started", "_turn", "_turns", "_value"),
-    )
+    __slots__ = ("_called", "_calls", "_failures", "_folded", "_folds", "_overflow", "_replied_at", "_turn", "_turns", "_value")
 
     def __init__(self, health: Health | None = None) -> None:
         self.start_from(Health() if health is None else health)
@@ -370,25 +371,17 @@ class HealthProjection(StateProjection):
         self._calls = health.calls
         self._replied_at = health.replied_at
         self._overflow = health.overflow
-        # A dictionary, because results come in any order and the calls are listed in the order in which they were made.
-        self._pending = dict.fromkeys(health.pending_calls)
         self._called = dict(health.called)
-        self._started = dict.fromkeys(health.started)
         self._turn = health.turn
         self._value: Health | None = health
 
     def take(self, event: Event) -> None:
         """Count one event; events that do not affect health are ignored."""
         body = event.body
-        if isinstance(body, ToolReturned):
-            self._pending.pop(body.result.call_id, None)
-            self._started.pop(body.result.call_id, None)
-        elif isinstance(body, ModelReplied):
+        if isinstance(body, ModelReplied):
             if body.purpose != TURN:
                 return
             self._count_reply(event.at, body)
-        elif isinstance(body, ToolStarted):
-            self._started[body.call_id] = None
         elif isinstance(body, UserSaid):
             self._count_message(body)
         elif isinstance(body, ViewEdited):
@@ -417,9 +410,7 @@ class HealthProjection(StateProjection):
                 calls=self._calls,
                 replied_at=self._replied_at,
                 overflow=self._overflow,
-                pending_calls=tuple(self._pending),
                 called=dict(self._called),
-                started=tuple(self._started),
                 turn=self._turn,
             )
         return self._value
@@ -429,7 +420,6 @@ class HealthProjection(StateProjection):
         self._replied_at = at
         for part in reply.parts:
             if isinstance(part, ToolCall):
-                self._pending[part.call_id] = None
                 self._called[part.tool] = self._calls
 
     def _count_message(self, message: UserSaid) -> None:

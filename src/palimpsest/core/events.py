@@ -211,7 +211,7 @@ class ModelReplied(EventBody, frozen=True, tag="model_replied"):
     `applied_edits` are those that the provider made to the list before the model read it.
     `stop_details` is what the provider adds to that word. `usage` is that of the message; `beside` is billed too, but never was in the
     window. `diagnosis` is `None` if the provider did not say anything of its cache. `tier` is the tier, speed or place that it says the
-    reply had, if that has another price than the listed one.
+    reply had, if that has another price than the listed one, and the tools that it ran and bills beside the tokens.
     """
 
     parts: tuple[Content, ...]

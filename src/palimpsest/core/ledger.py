@@ -40,7 +40,7 @@ _MARGIN: Final = 1.3
 _BYTES_PER_TOKEN: Final = 3
 # Parameters of a request that change its price, also as `extra` fields, and their values that do not. `auto` is what no value means: the
 # reply says what it was.
-_PRICED_APART: Final = ("service_tier", "speed", "inference_geo")
+_PRICED_APART: Final = ("service_tier", "speed", "inference_geo", "web_search_options", "search_parameters", "plugins")
 _LISTED: Final = ("", "auto", "default", "standard", "standard_only", "on_demand", "global", "not_available")
 _PRICED_APART_BYTES: Final = re.compile("|".join(_PRICED_APART).encode())
 

@@ -129,10 +129,6 @@ _ENVELOPE = 1024
 _SHORT = 512
 GENESIS = ""
 
-Upcaster: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
-# By format version: a function that turns a body of that version into one of the next.
-UPCASTERS: Mapping[int, Upcaster] = {}
-
 TAGS: frozenset[str] = frozenset(str(body.__struct_config__.tag) for body in get_args(Body))
 
 _encoder = msgspec.json.Encoder()
@@ -223,15 +219,15 @@ def decode_chunk(chunk: bytes, where: str, offset: int = 0) -> list[Event]:
         return [decode_line(line, where, start) for line, start in zip(lines, starts, strict=False) if line.strip()]
 
 
-def decode_line(line: bytes, where: str, offset: int = 0, upcasters: Mapping[int, Upcaster] = UPCASTERS) -> Event:
-    """Return the event on a line of this or an older format; new event types become `Unknown`. Raises `BadLog` or `NewerFormat`."""
+def decode_line(line: bytes, where: str, offset: int = 0) -> Event:
+    """Return the event on a line; new event types become `Unknown`. Raises `BadLog` or `NewerFormat`."""
     try:
         return _events.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return _decode_slowly(line, f"{where}, byte {offset}", upcasters)
+        return _decode_slowly(line, f"{where}, byte {offset}")
 
 
-def _decode_slowly(line: bytes, place: str, upcasters: Mapping[int, Upcaster]) -> Event:
+def _decode_slowly(line: bytes, place: str) -> Event:
     try:
         envelope = _envelopes.decode(line)
         tag = _tags.decode(envelope.body).type
@@ -243,8 +239,10 @@ def _decode_slowly(line: bytes, place: str, upcasters: Mapping[int, Upcaster]) -
         raise NewerFormat(
             f"event {envelope.seq} has format {envelope.v}, this version reads up to {FORMAT}; update palimpsest", where=place
         )
+    if envelope.v < FORMAT:
+        raise BadLog(f"event {envelope.seq} has format {envelope.v}, which never was", where=place)
     try:
-        body = _decode_body(envelope, tag, upcasters)
+        body = _decode_body(envelope, tag)
     except UnicodeDecodeError as error:
         raise BadLog(f"event {envelope.seq} ({tag}) is not UTF-8 ({error.reason})", where=place) from error
     except msgspec.DecodeError as error:
@@ -252,17 +250,12 @@ def _decode_slowly(line: bytes, place: str, upcasters: Mapping[int, Upcaster]) -
     return Event(envelope.seq, envelope.parent, envelope.at, envelope.prev, body, digest=envelope.digest)
 
 
-def _decode_body(envelope: _Envelope, tag: str, upcasters: Mapping[int, Upcaster]) -> Body:
-    if envelope.v == FORMAT:
-        if tag in LEGACY:
-            return LEGACY[tag](bytes(envelope.body))
-        if tag not in TAGS:
-            return Unknown(Raw(bytes(envelope.body)), tag)
-        return cast("Body", _bodies.decode(envelope.body))
-    content: dict[str, Any] = msgspec.json.decode(envelope.body)
-    for version in range(envelope.v, FORMAT):
-        content = upcasters[version](content)
-    return cast("Body", msgspec.convert(content, Body))
+def _decode_body(envelope: _Envelope, tag: str) -> Body:
+    if tag in LEGACY:
+        return LEGACY[tag](bytes(envelope.body))
+    if tag not in TAGS:
+        return Unknown(Raw(bytes(envelope.body)), tag)
+    return cast("Body", _bodies.decode(envelope.body))
 
 
 class _SideCalled(Struct, frozen=True):

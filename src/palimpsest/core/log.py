@@ -257,6 +257,16 @@ class Log:
         """The event that started the open turn call, or `None`."""
         return self._projections.open_calls.turn
 
+    @property
+    def pending_calls(self) -> tuple[str, ...]:
+        """The ids of the tool calls of the path without a result, in the order in which they were made."""
+        return self._projections.pending.pending()
+
+    @property
+    def started_calls(self) -> tuple[str, ...]:
+        """Those of the pending calls whose tool was started."""
+        return self._projections.pending.started()
+
     def register(self, derived: Derived) -> None:
         """Replace the projections of higher layers and update them to the newest event."""
         self._projections.register(derived)
@@ -532,7 +542,7 @@ def _call_outcomes(log: Log) -> tuple[Body, ...]:
 
 
 def _tool_results(log: Log, *, started_only: bool) -> tuple[Body, ...]:
-    started = set(log.health.started)
+    started = set(log.started_calls)
     results: list[Body] = []
     for item in pending_calls(log.view.items):
         call = item.content

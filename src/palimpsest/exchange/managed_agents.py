@@ -80,9 +80,11 @@ _CLOSING = {
     *_ANSWERS,
     "agent.thread_context_compacted",
     "agent.thread_message_received",
+    "session.deleted",
     "session.status_idle",
     "session.status_terminated",
     "session.thread_status_idle",
+    "session.thread_status_terminated",
     "system.message",
     "user.define_outcome",
     "user.message",
@@ -181,9 +183,12 @@ def _grouped(events: list[Json]) -> list[object]:
     """Lists of events: those of one reply together, each other one alone. A reply that is not complete at the end is left for later."""
     groups: list[object] = []
     reply: list[Json] = []
+    own = {"", _thread(events)}
     for event in events:
         kind, is_part = text(event, "type"), _is_part(event)
-        if reply and (kind == _START or kind in _CLOSING or (not is_part and _is_complete(reply))):
+        # What another thread gets or does, beside a request of this one, does not end its reply.
+        is_closing = kind in _CLOSING and text(event, "session_thread_id") in own
+        if reply and (kind == _START or is_closing or (not is_part and _is_complete(reply))):
             groups.append(reply)
             reply = []
         if is_part:

@@ -26,9 +26,7 @@ from palimpsest.wire.encode import next_request
 from palimpsest.wire.media import Fetch
 from palimpsest.wire.models import CARDS, ModelCard, WireName, card
 from palimpsest.wire.request import Request
-
-# Models for sessions that name none, or an unknown one.
-_DEFAULT_MODELS: dict[WireName, str] = {"anthropic": "claude-sonnet-4-5", "responses": "gpt-5.5", "chat": "openai-compatible/model"}
+from palimpsest.wire.wires import WIRES
 
 
 def write_request(
@@ -47,7 +45,7 @@ def write_request(
     view = whole_view(log, path) if whole else log.view if path is None else log.state_at(path.tip).view
     if clean is not as_is:
         view = clean_view(view, clean)
-    name = model or view.model or _DEFAULT_MODELS[wire]
+    name = model or view.model or WIRES[wire].model
     if not model:
         all_cards = _with_card_for(name, all_cards, wire)
     return next_request(view, fetch, all_cards, wire=wire, model=name, log=log)
@@ -63,7 +61,7 @@ def _with_card_for(name: str, cards: tuple[ModelCard, ...], wire: WireName) -> t
     try:
         card(name, cards)
     except BadInput:
-        return (*cards, replace(card(_DEFAULT_MODELS[wire], cards), name=name, api_name=name))
+        return (*cards, replace(card(WIRES[wire].model, cards), name=name, api_name=name))
     return cards
 
 

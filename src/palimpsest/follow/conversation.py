@@ -31,10 +31,9 @@ from palimpsest.follow.rewinding import SeenReply
 from palimpsest.follow.shapes import digest_of_message, plain_value
 from palimpsest.policies.named import DEFAULT
 from palimpsest.stores.home import AnyHome, Home, MemoryHome, new_id
-from palimpsest.wire.encoding import anthropic_fields, chat_fields, responses_fields
 from palimpsest.wire.models import ModelCard, WireName, recorded_card
 from palimpsest.wire.request import DEFAULTS, Tool
-from palimpsest.wire.stream import Assembler
+from palimpsest.wire.wires import WIRES, Assembler
 
 
 class EditRecord(Struct, frozen=True):
@@ -95,7 +94,6 @@ def edit_record(event: Event, edited: ViewEdited, *, undone: bool = False) -> Ed
     )
 
 
-_FIELDS: Final = {"anthropic": anthropic_fields, "responses": responses_fields, "chat": chat_fields}
 _RECALL_SCHEMA: Final = {
     "type": "object",
     "properties": {
@@ -274,7 +272,7 @@ class Conversation:
 
     def tool(self) -> dict[str, Any]:
         """Return the declaration of the recall tool in the shape of the list; `recall` answers its calls."""
-        fields = _FIELDS[self._followed.wire](self.session.card, (_RECALL_TOOL,), DEFAULTS)
+        fields = WIRES[self._followed.wire].fields(self.session.card, (_RECALL_TOOL,), DEFAULTS)
         declared: list[dict[str, Any]] = msgspec.json.decode(msgspec.json.encode(fields["tools"]))
         return declared[0]
 

@@ -36,6 +36,7 @@ from palimpsest.follow.shapes import (
 )
 from palimpsest.wire.binding import thinking_key
 from palimpsest.wire.json_reading import Json, is_json, tables_at
+from palimpsest.wire.wires import WIRES
 
 _AT_ONCE: Final = 64
 # Equal messages, such as "go on", at which the shared tail of two lists is looked for.
@@ -328,7 +329,7 @@ class Mirror:
         said: list[tuple[NewMessage, list[PartRead]]] = []
         for message in comparison.new:
             parts = self.shape.read(message.plain)
-            if not parts or any(part.side != "model" for part in parts) or (said and self.shape.wire != "responses"):
+            if not parts or any(part.side != "model" for part in parts) or (said and not WIRES[self.shape.wire].is_flat):
                 break
             said.append((message, parts))
         names = {name for element in known[comparison.prefix : end] for name in element.items}
@@ -427,7 +428,7 @@ class Mirror:
 
     def reply_at(self, place: int) -> tuple[range, Sequence[Json]]:
         """Return the places of the messages of one reply, of which one is given, and its blocks: on Responses each message is one."""
-        if self.shape.wire != "responses":
+        if not WIRES[self.shape.wire].is_flat:
             return range(place, place + 1), tables_at(self._seen[place].plain, "content")
         reply = self._reply_of(place)
         first = next((at + 1 for at in range(place, -1, -1) if self._reply_of(at) != reply), 0)

@@ -25,7 +25,7 @@ from palimpsest.follow.shapes import MessageShape, MessageSnapshot, PartRead, pa
 from palimpsest.wire.json_reading import Json, dump, is_json, table_at, text
 from palimpsest.wire.models import WireName
 from palimpsest.wire.request import Tool
-from palimpsest.wire.rules import anthropic_violations, chat_violations, responses_violations
+from palimpsest.wire.wires import WIRES
 
 OWNER: Final = "owner"
 """Author of the edits that the program made which owns the list."""
@@ -240,7 +240,7 @@ def _runs(shape: MessageShape, reads: list[PartRead], digest: str, last: _EventR
         while kind != "result" and end < len(reads) and _kind(reads[end], beside_results=has_results) == kind:
             end += 1
         contents = [read.content for read in reads[start:end]]
-        if start == 0 and kind == "model" and shape.wire == "responses" and last is not None and last.kind == "model":
+        if start == 0 and kind == "model" and WIRES[shape.wire].is_flat and last is not None and last.kind == "model":
             last.add(contents, digest)
         else:
             run = _EventRun(kind)
@@ -571,13 +571,7 @@ def new_violations(wire: WireName, before: Sequence[Json], after: Sequence[Json]
 
 
 def _violations(wire: WireName, messages: Sequence[Json]) -> list[str]:
-    match wire:
-        case "anthropic":
-            return list(anthropic_violations({"max_tokens": 1, "messages": list(messages)}))
-        case "chat":
-            return list(chat_violations({"messages": list(messages)}))
-        case "responses":
-            return list(responses_violations({"input": list(messages)}))
+    return list(WIRES[wire].violations({"max_tokens": 1, WIRES[wire].messages: list(messages)}))
 
 
 def _rule(line: str) -> str:

@@ -27,13 +27,14 @@ from palimpsest.wire.json_reading import is_json, text
 from palimpsest.wire.models import WireName
 from palimpsest.wire.reply import error_object, thinking_refused
 from palimpsest.wire.request import is_given
-from palimpsest.wire.stream import Assembler, assembler, decode_object
+from palimpsest.wire.stream import assembler, decode_object
+from palimpsest.wire.wires import WIRES, Assembler
 
 
 def leading_system_messages(messages: Sequence[object], wire: WireName) -> int:
     """Return how many messages at the beginning of a list are instructions; Anthropic Messages has a field for these."""
     count = 0
-    while wire != "anthropic" and count < len(messages) and _role(messages[count]) in ("system", "developer"):
+    while not WIRES[wire].system_beside_list and count < len(messages) and _role(messages[count]) in ("system", "developer"):
         count += 1
     return count
 
@@ -121,14 +122,15 @@ def _record_return(
     other = None if left is None else _gone_over(session, mirror, comparison, left, messages)
     nearest = other or own
     known = len(messages) if nearest is None or not nearest.comparison.is_rewritten else len(messages) - len(nearest.comparison.new)
-    lists = [[messages] if own is None else own.lists, *([other.lists] if other is not None else [])]
-    way, number = session.cheapest(lists, known)
-    found = other if way else own
-    dropped = 0 if found is None else len(found.states) - 1 - number
-    if dropped or (left is not None and not way):
+    # Where the list cannot go back it would be changed by an edit below those that it has, which no one has priced.
+    ways = [each for each in (own, other) if each is not None]
+    way, number = session.cheapest([each.lists for each in ways], known) if ways else (0, 0)
+    found = ways[way] if ways else None
+    stays, dropped = found is None or found is own, 0 if found is None else len(found.states) - 1 - number
+    if dropped or (left is not None and stays):
         why = f"{dropped} edits are not made again, because the list is still cached without them" if dropped else "the list goes on here"
         log.append(Rewound(tip if found is None else found.states[number].event, why=why))
-    if left is not None and not way:
+    if left is not None and stays:
         mirror.restart(log.events(), kept=comparison.prefix)
     return None if found is None else (found.comparison, found.rest)
 
@@ -423,7 +425,7 @@ class FollowedList:
             return
         self._wire = detected_wire(messages[len(self._mirror.elements.known) :] or messages)
         # Of the others, both have system messages in the list.
-        default: WireName = "chat" if self.wire == "anthropic" and leading_system_messages(messages, "chat") else self.wire
+        default: WireName = "chat" if WIRES[self.wire].system_beside_list and leading_system_messages(messages, "chat") else self.wire
         if (self._wire or default) != self.wire:
             self._mirror.shape = self._shape(self._wire or default)
 

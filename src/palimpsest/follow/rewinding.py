@@ -27,6 +27,7 @@ from palimpsest.wire.binding import (
 )
 from palimpsest.wire.encode import ThinkingFit, content_key
 from palimpsest.wire.repair import may_read_state
+from palimpsest.wire.wires import WIRES
 
 
 class RewoundState(NamedTuple):
@@ -261,7 +262,7 @@ class FollowedThinking:
 
     def _bindings(self, mirror: Mirror, items: Mapping[str, str], leading: int, listed: SentList) -> Mapping[str, Binding]:
         bindings = listed_bindings(listed)
-        role = "" if mirror.shape.wire == "responses" else "assistant"
+        role = WIRES[mirror.shape.wire].reply_role
         read: set[int] = set()
         for block in listed.thinking:
             place = block.message - leading

@@ -1,6 +1,6 @@
 """Shapes of message lists (Messages, Responses, Chat Completions), messages read as contents and back, and snapshots."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -581,15 +581,16 @@ _SHARED_PARTS: Final = frozenset({"text", "refusal"})
 _CHAT_PARTS: Final = frozenset({"image_url", "input_audio", "file"})
 
 
+_SHAPES: Final[Mapping[WireName, Callable[[ModelCard, Blobs], MessageShape]]] = {
+    "anthropic": MessagesShape,
+    "responses": ResponsesShape,
+    "chat": ChatShape,
+}
+
+
 def shape_of(wire: WireName, card: ModelCard, blobs: Blobs) -> MessageShape:
     """Return the shape of messages on a wire."""
-    match wire:
-        case "anthropic":
-            return MessagesShape(card, blobs)
-        case "responses":
-            return ResponsesShape(card, blobs)
-        case "chat":
-            return ChatShape(card, blobs)
+    return _SHAPES[wire](card, blobs)
 
 
 def is_whole_list(request: Mapping[str, object], messages: Iterable[object]) -> bool:

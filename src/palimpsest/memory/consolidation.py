@@ -20,7 +20,7 @@ from palimpsest.memory.extract import SkillFile, skills_of, summarised, wordings
 from palimpsest.memory.index_text import near_duplicates
 from palimpsest.memory.note import Note, time_of
 from palimpsest.memory.notebook import Notebook, Propose
-from palimpsest.memory.observed import OBSERVED_NAMES, SessionFacts, observation_changes, observed_notes
+from palimpsest.memory.observed import OBSERVED_NAMES, SessionFacts, observation_changes, observed_test_command
 from palimpsest.memory.phase_one import Announce, ModelUse, skip_text
 from palimpsest.memory.recall_store import NoteUse, opened
 from palimpsest.memory.recall_terms import stems, words
@@ -539,8 +539,7 @@ def _due_steps(places: PipelinePlaces, scope: str) -> tuple[ConsolidationStep, .
 
 def _expires_count(step: ConsolidationStep) -> bool:
     """Whether a step retires a note that is counted from sessions: it lives as long as they do, however old they are."""
-    counted = OBSERVED_NAMES.values()
-    return not step.saved and all(note.name in counted and note.trust == "observed" and not note.superseded_by for note in step.past)
+    return not step.saved and all(note.name in OBSERVED_NAMES and note.trust == "observed" and not note.superseded_by for note in step.past)
 
 
 def _observed(places: PipelinePlaces, scope: str, active: Mapping[str, Note]) -> tuple[ConsolidationStep, ...]:
@@ -549,7 +548,7 @@ def _observed(places: PipelinePlaces, scope: str, active: Mapping[str, Note]) ->
     if not stored and places.rows.all(scope):
         # The facts were lost with the database, and the sessions are still there to be counted again.
         return ()
-    observed = observed_notes(_facts.decode(data) for data in stored)
+    observed = observed_test_command(_facts.decode(data) for data in stored)
     changes = observation_changes(places.memory_now(scope, active), observed)
     accepted = (change for change in changes if isinstance(change, AcceptedChange) and (change.saved or change.past))
     return tuple(ConsolidationStep(change.reason, change.saved, change.past) for change in accepted)

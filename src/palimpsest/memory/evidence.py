@@ -151,17 +151,21 @@ _CITATION: Final = re.compile(r"^[ \t]*>[ \t]?", re.MULTILINE)
 # Where a sentence ends: at a sign before white space, at one of Chinese, or at a line unless the next goes on in lower case; the sign of
 # a quotation after which the sentence goes on ends none.
 _SENTENCE_END: Final = re.compile(r"[.!]+[)\]]*(?=\s)|[.!]+[\"'”’)\]]+(?=\s+[^\sa-z])|[。！]+(?![”’」』]+\S)|\n(?![ \t]*[a-z])")
-# A question: its sign, behind which other signs may stand (`?!`, `?)`, `?*`, an emoji), a tag, or the next word if the one before it is
-# of letters alone, so that `?a=b` of an address and `colou?r` are none; or its particle. One inside quotation marks is none if the sentence
-# goes on behind them.
+# A question: its sign, behind which other signs may stand (`?!`, `?)`, `?*`, an emoji), a tag, or at once the next word, unless the word
+# with the sign is code; or its particle. One inside quotation marks is none if the sentence goes on behind them.
 _QUESTION: Final = re.compile(
-    r"""[?؟⁇⁈⁉‽](?:[^\w\s\"'”’`]{0,20}(?=\s|$) | [^\w\s,，;；:：、]{0,20}(?=[ \t]*(?:\n|$)|\s+[^\sa-z])
-        | (?=</?[a-z]) | (?P<joined>(?=[?!]*[^\W\d_]{2,}(?:[\s.,!;]|$))))
-      | ？(?![”’」』]+\S)
-      | [吗嗎](?!\w|[^\w\s]{0,20}[\"'”’」』`])
-      | 呢(?:[.!~～…]+(?=\s|$)|[。！]|[ \t]*(?=\n|$))""",
+    r"""[?؟⁇⁈⁉‽](?!://)(?:[^\w\s\"'”’`]{0,20}(?=\s|$) | [^\w\s,，;；:：、]{0,20}(?=[ \t]*(?:\n|$)|\s+[^\sa-z])
+        | (?=</?[a-z]) | (?P<joined>(?![\"'”’」』`])(?=[^\w\s]*\w)))
+      | [？﹖](?![”’」』]+\S) | [¿❓❔⸮܆՞፧\u037e]
+      | [吗嗎](?![^\w\s]{0,20}[\"'”’」』`])
+      | [呢么麼](?:[.!~～…]+(?=\s|$)|[,，。！]|[ \t]*(?=\n|$))""",
     re.VERBOSE,
 )
+# What follows the sign in code and addresses: `?a=b`, `colou?r`, `x?.y`, `https?://`.
+_CODE_BEHIND: Final = re.compile(r"[?!]*(?:[\w.%-]+=|[A-Za-z](?!\w)|\.[^\W\d_])")
+_OPENING: Final = frozenset("\"'“‘「『`")
+_CLOSING: Final = frozenset("\"'”’」』`")
+_EXPRESSION_LETTERS: Final = frozenset("\\[^$|")
 
 
 class UserStatement(Value, frozen=True):
@@ -197,7 +201,10 @@ def statements(session: str, events: Iterable[Event]) -> Iterator[UserStatement]
 
 def _before_question(text: str) -> str:
     """Return a text up to its first sentence that is a question."""
-    signs = (found.start() for found in _QUESTION.finditer(text) if found["joined"] is None or _is_word(text, found.start()))
+    if text[:1] in _OPENING and text.rstrip()[-1:] in _CLOSING:
+        # A quotation that is all of the text is judged by what it says.
+        return text if _before_question(text.rstrip()[1:-1]) == text.rstrip()[1:-1] else ""
+    signs = (found.start() for found in _QUESTION.finditer(text) if found["joined"] is None or not _is_code(text, found.start()))
     sign = next(signs, None)
     if sign is None:
         return text
@@ -207,10 +214,12 @@ def _before_question(text: str) -> str:
     return text[: max(ends, default=0)]
 
 
-def _is_word(text: str, end: int) -> bool:
-    """Whether what stands before a place, back to white space, is of letters alone."""
-    before = text[max(0, end - LONGEST_ABOUT) : end].rsplit(None, 1)
-    return bool(before) and before[-1].isalpha()
+def _is_code(text: str, sign: int) -> bool:
+    """Whether the sign at a place inside a word belongs to code, an address or an expression."""
+    if text.count("`", 0, sign) % 2 or _CODE_BEHIND.match(text, sign + 1):
+        return True
+    before = (text[max(0, sign - LONGEST_ABOUT) : sign].rsplit(None, 1) or [""])[-1]
+    return "://" in before or (not text[sign + 1].isalpha() and not _EXPRESSION_LETTERS.isdisjoint(before))
 
 
 def first_line(text: str) -> str:

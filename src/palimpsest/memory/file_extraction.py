@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from palimpsest.agent.agent import Agent
+from palimpsest.agent.agent import Parts
 from palimpsest.agent.confined_files import confined_writer
 from palimpsest.agent.decision import READ_ONLY, Allow, AskUser, Deny
 from palimpsest.agent.session import GrantedTool
@@ -44,8 +44,8 @@ class FileExtraction:
     events that it was made from; a change that they do not support is refused, and the end of the run says so.
     """
 
-    def __init__(self, agent: Agent, topics: TopicFolder, meter: MemoryMeter, model: str = "") -> None:
-        self._agent = agent
+    def __init__(self, parts: Parts, topics: TopicFolder, meter: MemoryMeter, model: str = "") -> None:
+        self._parts = parts
         self._topics = topics
         self._meter = meter
         self._model = model
@@ -54,17 +54,17 @@ class FileExtraction:
         self._refused: list[str] = []
         self._changed: dict[str, tuple[str, str]] = {}
         self._workspace = self._confined()
-        self._shell = Shell(self._workspace.root, {}) if agent.shell is None else _own_shell(agent.shell, self._workspace.root)
+        self._shell = Shell(self._workspace.root, {}) if parts.shell is None else _own_shell(parts.shell, self._workspace.root)
 
     def grant(self) -> None:
         """Let requests of the session run the tools of the fork, until the agent is closed."""
-        environment = self._agent.session.environment
-        self._agent.session.environment = replace(environment, tools={**self.granted(), **environment.tools})
-        self._agent.resources.push_async_callback(self._shell.close)
+        environment = self._parts.session.environment
+        self._parts.session.environment = replace(environment, tools={**self.granted(), **environment.tools})
+        self._parts.resources.push_async_callback(self._shell.close)
 
     def granted(self) -> Mapping[str, GrantedTool]:
         """Return the tools that the fork may call: those that the session declares, so that its requests share the prefix."""
-        offered = self._agent.toolbox.tools
+        offered = self._parts.toolbox.tools
         return {name: self._granted(tool) for name, tool in offered.items() if name.lower() in _TOOLS}
 
     def steps(self, situation: JobSituation, sources: tuple[QuotableEvent, ...]) -> JobSteps:
@@ -134,7 +134,7 @@ class FileExtraction:
         return isinstance(decision, Allow) and not self._denies(tool, self._absolute(call))
 
     def _denies(self, tool: AgentTool, call: ToolCall) -> bool:
-        above = self._agent.toolbox.decide(tool, call)
+        above = self._parts.toolbox.decide(tool, call)
         return above.by.startswith("rule") if isinstance(above, Deny) else isinstance(above, AskUser) and tool.kind != "runs"
 
     def _absolute(self, call: ToolCall) -> ToolCall:

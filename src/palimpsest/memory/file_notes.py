@@ -29,7 +29,7 @@ _RECORDED_QUERY: Final = 500
 
 def choosing_model(memory: "SessionMemory") -> str:
     """Return the name of the model that chooses notes: the one of the settings, else a light one of the provider of the session."""
-    session = memory.agent.session
+    session = memory.session
     if memory.config.recall_model:
         return memory.config.recall_model
     light = next((card for card in session.environment.cards if card.name == LIGHT_MODELS.get(session.card.provider)), session.card)
@@ -41,7 +41,7 @@ class FilePrompt:
 
     def __init__(self, memory: "SessionMemory", topics: TopicFolder) -> None:
         self._memory = memory
-        self._session = memory.agent.session
+        self._session = memory.session
         self._topics = topics
         self._model = choosing_model(memory)
 
@@ -108,7 +108,7 @@ def file_texts(topics: TopicFolder) -> Mapping[str, str]:
 def file_notices(memory: "SessionMemory") -> tuple[str, ...]:
     """Return what the user should know: that notes cannot be used, a setting without effect, and what is asked of a model."""
     found = [memory.problem] if memory.problem else []
-    session, config = memory.agent.session, memory.config
+    session, config = memory.session, memory.config
     if memory.topics is not None and config.tool:
         found.append(f"memory.tool has no effect under {session.profile.program}: its notes are files in {memory.topics.path}")
     jobs = [name for name in memory_job_names(config, session.profile) if name in _ASKING]

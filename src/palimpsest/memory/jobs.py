@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from palimpsest.agent.agent import Parts
 from palimpsest.core.events import Event
 from palimpsest.core.items import seq_of
 from palimpsest.core.plans import Job, JobEnd, JobLimits, JobMoment, JobPlan, JobSituation, JobSteps, path_events
@@ -24,15 +25,14 @@ _OWN_FOLDER: Final = "running-notes"
 _CLAUDE_FOLDER: Final = "session-memory/config"
 
 
-def memory_jobs(memory: SessionMemory, *, goes_on: bool = True) -> tuple[Job, ...]:
-    """Return the jobs of memory of an agent; none in a sub-agent, and none under a profile without memory.
+def memory_jobs(memory: SessionMemory, parts: Parts, *, goes_on: bool = True) -> tuple[Job, ...]:
+    """Return the jobs of memory of an agent with these parts; none in a sub-agent, and none under a profile without memory.
 
     In a session that ends with its turn (`goes_on` is false) there are only those that need no model, unless the profile finishes them:
     the others would be cancelled at once, and the pipeline reads the session later.
     """
-    agent = memory.agent
-    names = memory_job_names(memory.config, agent.session.profile, goes_on=goes_on)
-    if agent.session.log.opened.opener is not None or memory.home.folder is None:
+    names = memory_job_names(memory.config, memory.session.profile, goes_on=goes_on)
+    if memory.session.log.opened.opener is not None or memory.home.folder is None:
         return ()
     jobs = {
         "remember": _statements,
@@ -42,7 +42,7 @@ def memory_jobs(memory: SessionMemory, *, goes_on: bool = True) -> tuple[Job, ..
         "past_sessions": _past_sessions,
         "pipeline": _pipeline,
     }
-    made = (jobs[name](memory, memory.home.folder) for name in names)
+    made = (jobs[name](memory, memory.home.folder, parts) for name in names)
     return tuple(job for job in made if job is not None)
 
 
@@ -67,9 +67,9 @@ def memory_job_names(config: MemoryConfig, profile: Profile, *, goes_on: bool = 
 
 def stage_notices(memory: SessionMemory | None, *, goes_on: bool) -> tuple[str, ...]:
     """Return what the start of a session says of two-stage memory before a model is asked; nothing if it is off."""
-    if memory is None or memory.agent.session.log.opened.opener is not None:
+    if memory is None or memory.session.log.opened.opener is not None:
         return ()
-    profile = memory.agent.session.profile
+    profile = memory.session.profile
     stages = profile.memory.stages
     if stages is None or not _reads_finished(memory.config, profile, goes_on=True):
         return ()
@@ -87,32 +87,32 @@ def _reads_finished(config: MemoryConfig, profile: Profile, *, goes_on: bool) ->
     return goes_on if rules.stages is None else rules.stages.sessions > 0
 
 
-def _statements(memory: SessionMemory, _: Path) -> Job:
+def _statements(memory: SessionMemory, _: Path, __: Parts) -> Job:
 
     return NoteStatements(lambda: memory.memories)
 
 
-def _extraction(memory: SessionMemory, home: Path) -> Job | None:
+def _extraction(memory: SessionMemory, home: Path, parts: Parts) -> Job | None:
     from palimpsest.memory.extraction import ExtractNotes
     from palimpsest.memory.work import day_meter
 
     meter = day_meter(home / "memory", memory.home.clock, memory.config)
-    workspace = memory.agent.toolbox.workspace
+    workspace = parts.toolbox.workspace
     if not memory.in_files:
         return ExtractNotes(lambda: memory.memories, meter, memory.config, workspace.root, home / "memory", workspace.extra)
     if memory.topics is None:
         return None
     from palimpsest.memory.file_extraction import FileExtraction
 
-    fork = FileExtraction(memory.agent, memory.topics, meter, memory.config.model)
+    fork = FileExtraction(parts, memory.topics, meter, memory.config.model)
     fork.grant()
     return ExtractNotes(
         lambda: memory.memories, meter, memory.config, workspace.root, memory.topics.path, workspace.folders[1:], by_files=fork.steps
     )
 
 
-def _pipeline(memory: SessionMemory, _: Path) -> Job:
-    stages = memory.agent.session.profile.memory.stages
+def _pipeline(memory: SessionMemory, _: Path, __: Parts) -> Job:
+    stages = memory.session.profile.memory.stages
     if stages is not None:
         from palimpsest.memory.stages import start_stages
 
@@ -122,7 +122,7 @@ def _pipeline(memory: SessionMemory, _: Path) -> Job:
     return start_pipeline(memory)
 
 
-def _past_sessions(memory: SessionMemory, home: Path) -> Job:
+def _past_sessions(memory: SessionMemory, home: Path, _: Parts) -> Job:
     from palimpsest.memory.session_index import IndexPastSessions
 
     return IndexPastSessions(memory.home, home)
@@ -149,15 +149,15 @@ class CountUses(Struct, frozen=True):
         return count_uses(self.memory, situation)
 
 
-def _uses(memory: SessionMemory, _: Path) -> Job:
+def _uses(memory: SessionMemory, _: Path, __: Parts) -> Job:
     return CountUses(memory)
 
 
-def _running_notes(memory: SessionMemory, home: Path) -> Job | None:
+def _running_notes(memory: SessionMemory, home: Path, _: Parts) -> Job | None:
     from palimpsest.memory.running_notes import FILE, TakeNotes
     from palimpsest.memory.work import day_meter
 
-    session = memory.agent.session
+    session = memory.session
     files = memory.home.store.result_files(session.log.session)
     if not isinstance(files, ResultFiles):
         return None

@@ -54,7 +54,7 @@ def _count_summaries(memory: SessionMemory, events: Iterable[Event]) -> None:
     if memory.home.folder is None:
         return
     database = JobsDatabase(memory.home.folder / "memory")
-    rows, stages = RolloutRows(database), StageRows(database, memory.agent.session.profile.notes.root)
+    rows, stages = RolloutRows(database), StageRows(database, memory.session.profile.notes.root)
     kept = {str(row[0]): str(row[5]) for row in stages.all()}
     for at, text in _replies(events):
         if sessions := cited_summaries(text, kept):

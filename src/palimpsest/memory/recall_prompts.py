@@ -1,7 +1,7 @@
 """Recall that no tool call asks for: notes in the head and with a prompt, and masks over notes that were forgotten."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -232,11 +232,12 @@ _RECORDED_QUERY: Final = 500
 class NotePrompt:
     """Recalls notes for the prompts of one session."""
 
-    def __init__(self, memory: SessionMemory, index: NoteIndex) -> None:
+    def __init__(self, memory: SessionMemory, index: NoteIndex, open_tasks: Callable[[], tuple[str, ...]] = tuple) -> None:
         self._memory = memory
-        self._session = memory.agent.session
+        self._open_tasks = open_tasks
+        self._session = memory.session
         self._index = index
-        self._files = StaleFiles(memory.agent.toolbox.workspace.root)
+        self._files = StaleFiles(memory.root)
 
     def prepare(self) -> None:
         """Load the index and the counts of use, so that the first prompt does not wait for them. Raises `PalimpsestError` as `recall`."""
@@ -277,7 +278,7 @@ class NotePrompt:
     def _plan(self, view: View) -> str:
         """Return what is being worked on: the last prompts that the view shows, and the open tasks."""
         prompts = [item.content.text for item in view.items if item.kind in ("user", "steering") and isinstance(item.content, Text)]
-        return "\n".join((*(text[:_PLAN_CHARACTERS] for text in prompts[-RECENT_PROMPTS:]), *self._memory.agent.open_tasks()))
+        return "\n".join((*(text[:_PLAN_CHARACTERS] for text in prompts[-RECENT_PROMPTS:]), *self._open_tasks()))
 
     def _shown_before(self, view: View) -> frozenset[str]:
         """Return the notes that prompts recalled since the last fold: those whose items are in the view, masked or not."""

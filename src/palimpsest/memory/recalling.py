@@ -32,14 +32,14 @@ def memory_search(memory: SessionMemory) -> "Callable[[], MemorySearch]":
     def made() -> "MemorySearch":
         from palimpsest.memory.query import MemorySearch  # few sessions ask for it
 
-        return MemorySearch(memory, memory.agent.session.log.session)
+        return MemorySearch(memory, memory.session.log.session)
 
     return made
 
 
 def stated_notes(memory: SessionMemory) -> Mapping[str, str]:
     """Return what the context states of the notes, by the key of its source; nothing if there are none. It reads files."""
-    session = memory.agent.session
+    session = memory.session
     if memory.in_files:
         return _stated_files(memory)
     if not memory.is_used() or session.profile.notes.head == "nothing":
@@ -51,7 +51,7 @@ def stated_notes(memory: SessionMemory) -> Mapping[str, str]:
 
 def _stated_files(memory: SessionMemory) -> Mapping[str, str]:
     """Return the index of notes that are plain files, and how to use them: from the first session on, and not for a sub-agent."""
-    session = memory.agent.session
+    session = memory.session
     if memory.topics is None or session.profile.notes.folder == "home" or session.log.opened.opener is not None:
         return {}
     from palimpsest.memory.file_notes import file_texts  # one profile needs it
@@ -83,17 +83,18 @@ def recalls(profile: Profile) -> bool:
 
 
 class NoteRecall:
-    """Recalls notes at prompts. A failure is recorded once, and never breaks a turn."""
+    """Recalls notes at prompts. A failure is recorded once, and never breaks a turn. `open_tasks` say what is being worked on."""
 
-    def __init__(self, memory: SessionMemory) -> None:
+    def __init__(self, memory: SessionMemory, open_tasks: Callable[[], tuple[str, ...]] = tuple) -> None:
         self._memory = memory
+        self._open_tasks = open_tasks
         self._prompt: NotePrompt | FilePrompt | None = None
         self._has_failed = False
         self._preparing: Thread | None = None
 
     def prepare(self) -> None:
         """Load the index of the notes in a thread, so that the first prompt does not wait for it; nothing if there is none."""
-        if not self._memory.in_files and self._memory.is_used() and self._memory.agent.session.profile.notes.head != "nothing":
+        if not self._memory.in_files and self._memory.is_used() and self._memory.session.profile.notes.head != "nothing":
             self._preparing = Thread(target=self._prepared, name="load notes", daemon=True)
             self._preparing.start()
 
@@ -112,7 +113,7 @@ class NoteRecall:
 
     async def recall(self, parts: tuple[Part, ...]) -> None:
         """Record the notes that a prompt recalls; nothing if there are none, or the profile or the settings recall none."""
-        session, config = self._memory.agent.session, self._memory.config
+        session, config = self._memory.session, self._memory.config
         text = "\n".join(part.text for part in parts if isinstance(part, Text)).strip()[:_LONGEST_PROMPT]
         if not text or not config.recall_notes or not recalls(session.profile):
             return
@@ -143,7 +144,7 @@ class NoteRecall:
         from palimpsest.memory.recall_prompts import NotePrompt
 
         index = note_index(self._memory)
-        self._prompt = None if index is None else NotePrompt(self._memory, index)
+        self._prompt = None if index is None else NotePrompt(self._memory, index, self._open_tasks)
         return self._prompt
 
 
@@ -160,7 +161,7 @@ class HidesForgottenNotes:
     """
 
     def __init__(self, memory: SessionMemory) -> None:
-        self._session = memory.agent.session
+        self._session = memory.session
         self._memory = memory
         self._stamps: tuple[str, ...] = ()
         self._known: tuple[Callable[[str], int], ...] = ()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 
-from palimpsest.agent.agent import Agent
+from palimpsest.agent.session import Session
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.stores.home import AnyHome
 from palimpsest.stores.memory_config import MemoryConfig
@@ -77,12 +77,12 @@ def opened_once(home: AnyHome, root: Path) -> "Callable[[], Memories]":
 
 
 class SessionMemory(ProjectMemory, frozen=True, kw_only=True):
-    """What memory is to one agent. `topics` are its notes if they are plain files; then those of the home are not used.
+    """What memory is to one session. `topics` are its notes if they are plain files; then those of the home are not used.
 
     `problem` says why there are none although they should be: the rest of memory works without.
     """
 
-    agent: Agent
+    session: Session
     topics: "TopicFolder | None" = None
     problem: str = ""
 
@@ -92,22 +92,23 @@ class SessionMemory(ProjectMemory, frozen=True, kw_only=True):
         return self.topics is not None or bool(self.problem)
 
 
-def session_memory(agent: Agent, home: AnyHome, config: MemoryConfig) -> SessionMemory | None:
-    """Return the memory of an agent; `None` if it is turned off, or the home keeps nothing.
+def session_memory(session: Session, root: Path, home: AnyHome, config: MemoryConfig) -> SessionMemory | None:
+    """Return the memory of a session that works in a folder; `None` if it is turned off, or the home keeps nothing.
 
     Raises `BadInput` if the settings name a model for recall that is not known.
     """
     if home.folder is None or not config.use:
         return None
     if config.recall_model:
-        agent.session.named_card(config.recall_model)
-    root = agent.toolbox.workspace.root
+        session.named_card(config.recall_model)
     topics, problem = None, ""
-    if agent.session.profile.notes.folder == "claude":
+    if session.profile.notes.folder == "claude":
         from palimpsest.memory.topics import open_topics  # one profile needs it
 
         try:
             topics = open_topics(home.folder, root)
         except PalimpsestError as error:
             problem = f"this session has no notes: {error}"
-    return SessionMemory(home=home, root=root, given=opened_once(home, root), config=config, agent=agent, topics=topics, problem=problem)
+    return SessionMemory(
+        home=home, root=root, given=opened_once(home, root), config=config, session=session, topics=topics, problem=problem
+    )

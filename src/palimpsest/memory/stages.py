@@ -222,7 +222,7 @@ class RunStages:
         memory = self._memory
         places = StagePlaces(memory.home, memory.config, self._rules)
         usd = memory.config.run_usd
-        uses = places.phases(memory.agent.session.card, memory.home.cards(), usd)
+        uses = places.phases(memory.session.card, memory.home.cards(), usd)
         plan = stage_plan(places, by_model=uses is not None, current=situation.session)
         report = yield from stage_steps(places, plan, uses, usd)
         if report.is_idle:
@@ -240,7 +240,7 @@ def stage_notice(memory: SessionMemory, rules: StageRules) -> str:
     """Return what the start of a session says before a model is asked: what may be read, with which models, and for how much."""
     usd = memory.config.run_usd
     try:
-        uses = StagePlaces(memory.home, memory.config, rules).phases(memory.agent.session.card, memory.home.cards(), usd)
+        uses = StagePlaces(memory.home, memory.config, rules).phases(memory.session.card, memory.home.cards(), usd)
     except PalimpsestError as error:
         return f"memory: finished sessions are not read: {error.message}"
     if uses is None:

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from palimpsest.core.errors import BadInput, BadLog, MissingBase, NewerFormat, StoreError
+from palimpsest.core.errors import BadInput, BadLog, GitStopped, MissingBase, NewerFormat, StoreError
 from palimpsest.core.events import Event, Failed, NoteForgotten, NoteSaved, SessionOpened
 from palimpsest.core.items import Value
 from palimpsest.core.log import Log
@@ -450,7 +450,10 @@ _SECONDS: Final = 10.0
 
 
 def project_scope(root: Path) -> str:
-    """Return the scope of a project: by the first commit of its repository, else by its real path."""
+    """Return the scope of a project: by the first commit of its repository, else by its real path.
+
+    Raises `GitStopped` if git does not answer in time: by its path the project would have other notes.
+    """
     identity = _first_commit(root) or os.path.realpath(root)
     return f"project-{sha256(os.fsencode(identity)).hexdigest()[:_ID_LENGTH]}"
 
@@ -492,10 +495,15 @@ def is_scope_name(name: str) -> bool:
 
 
 def _first_commit(root: Path) -> str:
-    """Return the oldest of the commits without a parent that HEAD leads to; empty if there is none that can be read."""
+    """Return the oldest of the commits without a parent that HEAD leads to; empty if there is none that can be read.
+
+    Raises `GitStopped` if git does not answer in time.
+    """
     try:
         with borrowed_git(root, seconds=_SECONDS) as git:
             lines = [] if git is None else git.run("rev-list", "--max-parents=0", "HEAD").decode("ascii", "replace").split()
+    except GitStopped:
+        raise
     except (OSError, StoreError):
         return ""
     return lines[-1] if lines else ""

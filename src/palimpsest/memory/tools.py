@@ -15,7 +15,7 @@ def memory_tools(memory: SessionMemory | None) -> tuple[AgentTool, ...]:
     Two tools for one thing would cost tokens in each request. What a sub-agent learns goes into its report, and its parent decides what
     to keep.
     """
-    if memory is None or memory.in_files or memory.agent.session.log.opened.opener is not None:
+    if memory is None or memory.in_files or memory.session.log.opened.opener is not None:
         return ()
     return (_memory_tool(memory),) if memory.config.tool else (_remember_tool(memory),)
 
@@ -27,8 +27,7 @@ def _remember_tool(memory: SessionMemory) -> AgentTool:
         # Loaded and opened with the first call: a session that saves no note does not look for any.
         from palimpsest.memory.remembering import remember_in_session
 
-        agent = memory.agent
-        return await asyncio.to_thread(remember_in_session, memory.memories, given, agent.toolbox.workspace.root, agent.session.log)
+        return await asyncio.to_thread(remember_in_session, memory.memories, given, memory.root, memory.session.log)
 
     return define(
         RememberArguments,
@@ -47,4 +46,4 @@ def _remember_tool(memory: SessionMemory) -> AgentTool:
 def _memory_tool(memory: SessionMemory) -> AgentTool:
     from palimpsest.memory.tree import SessionTree, memory_tool
 
-    return memory_tool(SessionTree(memory.agent.session, memory.agent.toolbox.workspace.root, lambda: memory.memories))
+    return memory_tool(SessionTree(memory.session, memory.root, lambda: memory.memories))

@@ -1,8 +1,8 @@
 """Provider over a client object of the official SDKs: AsyncAnthropic, AsyncOpenAI, and their Bedrock, Vertex, Azure and Foundry kin."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, Protocol
+from typing import Any
 
 import msgspec
 
@@ -24,27 +24,7 @@ from palimpsest.providers.http import (
 )
 from palimpsest.wire.encoding import offered_names
 from palimpsest.wire.models import ModelCard
-
-# The fields that the method of each client takes itself; all others pass through `extra_body`, so that none is dropped.
-_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "anthropic": ("model", "messages", "max_tokens", "stream"),
-    "responses": ("model", "input", "stream"),
-    "chat": ("model", "messages", "stream"),
-}
-_METHODS: Final[Mapping[str, tuple[str, ...]]] = {
-    "anthropic": ("messages",),
-    "responses": ("responses",),
-    "chat": ("chat", "completions"),
-}
-
-
-class _SdkResponse(Protocol):
-    """The part of a streamed response of either SDK that is used."""
-
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-
-    def iter_bytes(self) -> AsyncIterator[bytes]: ...
+from palimpsest.wire.wires import WIRES, Wire
 
 
 class ClientProvider:
@@ -58,7 +38,7 @@ class ClientProvider:
     def __init__(
         self, client: Any, card: ModelCard, *, limits: ReplyLimits = DEFAULT_LIMITS
     ) -> None:  # the SDKs are optional and have no common type
-        missing = _missing_method(client, card.wire)
+        missing = _missing_method(client, WIRES[card.wire].method)
         if missing:
             raise BadInput(f"the client {type(client).__name__} has no {missing}, which the wire {card.wire} needs", where=card.name)
         self._client = client.with_options(max_retries=0) if hasattr(client, "with_options") else client
@@ -71,26 +51,28 @@ class ClientProvider:
 
     async def stream(self, request: Sendable) -> AsyncGenerator[Delta | ModelReplied, None]:
         """Yield deltas as they arrive, then the complete reply. Raises `ProviderError` or `WireError`, without credentials."""
-        if getattr(request, "endpoint", "") and request.wire != "anthropic":
+        wire = WIRES[self._card.wire]
+        if getattr(request, "endpoint", "") and wire.has_endpoints:
             raise BadInput("a client object has no method for a dedicated endpoint; use an address and a key", where=self._card.name)
         meter = ReplyMeter(self._limits, self._card.provider)
         with provider_errors(self._redactor, self._as_provider_error):
-            async with meter.opened(self._open(request)) as response:
+            async with meter.opened(self._open(request, wire)) as response:
                 opened = OpenResponse(response.headers, response.iter_bytes)
                 async with closing(read_reply(opened, self._card.wire, self._card, offered_names(request), meter)) as pieces:
                     async for piece in pieces:
                         yield piece
 
-    def _open(self, request: Sendable) -> AbstractAsyncContextManager[_SdkResponse]:
+    def _open(self, request: Sendable, wire: Wire) -> AbstractAsyncContextManager[Any]:
         body: dict[str, Any] = msgspec.json.decode(request.body)
         method = self._client
-        for name in _METHODS[request.wire]:
+        for name in wire.method:
             method = getattr(method, name)
-        given = {name: body.pop(name) for name in _FIELDS[request.wire] if name in body}
-        headers = with_betas({}, getattr(request, "betas", ())) if request.wire == "anthropic" else {}
+        # All other fields pass through `extra_body`, so that none is dropped.
+        given = {name: body.pop(name) for name in wire.arguments if name in body}
+        headers = with_betas({}, getattr(request, "betas", ()))
         if headers:
             given["extra_headers"] = headers
-        opened: AbstractAsyncContextManager[_SdkResponse] = method.with_streaming_response.create(**given, extra_body=body)
+        opened: AbstractAsyncContextManager[Any] = method.with_streaming_response.create(**given, extra_body=body)
         return opened
 
     def _as_provider_error(self, error: Exception) -> ProviderError | None:
@@ -109,10 +91,10 @@ class ClientProvider:
         return None
 
 
-def _missing_method(client: object, wire: str) -> str:
-    """Return the name of the method that a client lacks for a wire; empty if it has all."""
+def _missing_method(client: object, method: Iterable[str]) -> str:
+    """Return the path of the method, as far as a client lacks it; empty if it has it."""
     found, path = client, ""
-    for name in _METHODS[wire]:
+    for name in method:
         path = f"{path}.{name}" if path else name
         found = getattr(found, name, None)
         if found is None:

@@ -17,7 +17,7 @@ from functools import cache
 from http import HTTPStatus
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 from urllib.parse import SplitResult, quote, quote_plus, unquote, urlsplit
 
 import msgspec
@@ -32,6 +32,7 @@ from palimpsest.wire.encoding import Names, offered_names
 from palimpsest.wire.models import ModelCard, WireName
 from palimpsest.wire.reply import http_error, mismatch_facts
 from palimpsest.wire.stream import Decoder, decode_response, decoder
+from palimpsest.wire.wires import WIRES, Wire, wire_called
 
 if TYPE_CHECKING:
     import ssl
@@ -177,7 +178,7 @@ _DURATION = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m(?!s)
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _ANTHROPIC = "anthropic-ratelimit-"
 _OPENAI = "x-ratelimit-"
-_CODEX = "x-codex-"
+_USED = "x-codex-"
 _MOST_LIMITS = 12
 
 
@@ -233,11 +234,11 @@ def _limits(headers: Mapping[str, str], now: float) -> Iterator[RateLimit]:
     clock = _date(headers.get("date", ""))
     clock = now if clock is None else clock
     for name in ("primary", "secondary"):
-        used, reset = _number(headers.get(f"{_CODEX}{name}-used-percent", "")), _number(headers.get(f"{_CODEX}{name}-reset-at", ""))
+        used, reset = _number(headers.get(f"{_USED}{name}-used-percent", "")), _number(headers.get(f"{_USED}{name}-reset-at", ""))
         if used is not None:
             minutes, reset = (
-                _number(headers.get(f"{_CODEX}{name}-window-minutes", "")),
-                _number(headers.get(f"{_CODEX}{name}-reset-at", "")),
+                _number(headers.get(f"{_USED}{name}-window-minutes", "")),
+                _number(headers.get(f"{_USED}{name}-reset-at", "")),
             )
             yield RateLimit(name, used, None if reset is None else int(reset), None if minutes is None else int(minutes))
     for header, value in headers.items():
@@ -440,11 +441,9 @@ def status_error(status: int, body: bytes, headers: Mapping[str, str], redactor:
     return error
 
 
-_PATHS: Mapping[str, str] = {"anthropic": "/v1/messages", "responses": "/responses", "chat": "/chat/completions"}
 _HOSTS: Mapping[str, str] = {"anthropic": "https://api.anthropic.com", "openai": "https://api.openai.com/v1", "xai": "https://api.x.ai/v1"}
 # Providers of built-in cards that are reached only at a configured address.
 _WITHOUT_HOST = frozenset({"google", "deepseek", "moonshot", "zai", "alibaba"})
-_VERSION = "2023-06-01"
 # Seconds.
 _READ_TIMEOUT = 600.0
 _CONNECT_TIMEOUT = 15.0
@@ -503,9 +502,9 @@ class HttpProvider:
         if not self._key and self._base == _HOSTS[maker]:
             raise BadInput(f"{prefix}_API_KEY is not set; set it, or name another address in {prefix}_BASE_URL", where=card.name)
 
-    def _url(self, wire: WireName, endpoint: str = "") -> str:
-        base = self._base.removesuffix("/v1") if wire == "anthropic" else self._base
-        return base + _PATHS[wire] + (f"/{endpoint}" if endpoint and wire != "anthropic" else "")
+    def _url(self, wire: Wire, endpoint: str = "") -> str:
+        base = self._base.removesuffix("/v1") if wire.path.startswith("/v1/") else self._base
+        return base + wire.path + (f"/{endpoint}" if endpoint and wire.has_endpoints else "")
 
     def keep_open(self) -> Self:
         """Keep connections open between requests, until `aclose`."""
@@ -541,7 +540,9 @@ class HttpProvider:
 
         Raises `ProviderError` or `WireError`; their messages and those of their causes contain no credentials.
         """
-        wire = _wire_name(request.wire, self._card)
+        wire = wire_called(request.wire)
+        if wire is None:
+            raise BadInput(f"no wire is called {request.wire!r}", where=self._card.name)
         url = self._url(wire, getattr(request, "endpoint", ""))
         client, meter = await self._opened_client(), ReplyMeter(self._limits, self._card.provider)
         try:
@@ -561,10 +562,11 @@ class HttpProvider:
     async def count_tokens(self, body: bytes) -> int:
         """Return the tokens that Anthropic counts for a request, without asking a model. Raises `ProviderError`."""
         client, meter = await self._opened_client(), ReplyMeter(self._limits, self._card.provider)
-        url = f"{self._url('anthropic')}/count_tokens?beta=true"
+        wire = WIRES["anthropic"]
+        url = f"{self._url(wire)}/count_tokens?beta=true"
         try:
             with provider_errors(self._redactor, self._as_provider_error):
-                async with client.stream("POST", url, content=body, headers=self._request_headers("anthropic")) as response:
+                async with client.stream("POST", url, content=body, headers=self._request_headers(wire)) as response:
                     data = await first_bytes(meter.chunks(response.aiter_bytes()))
                     if not response.is_success:
                         raise status_error(response.status_code, data, response.headers, self._redactor, self._card.provider)
@@ -597,13 +599,13 @@ class HttpProvider:
         return kind(self._redactor.redact(f"{self._printable_base} {what}"), where=self._card.provider)
 
     async def _read(
-        self, wire: WireName, response: "httpx.Response", names: Names, meter: ReplyMeter
+        self, wire: Wire, response: "httpx.Response", names: Names, meter: ReplyMeter
     ) -> AsyncGenerator[Delta | ModelReplied, None]:
         if not response.is_success:
             body = await first_bytes(meter.chunks(response.aiter_bytes()))
             raise status_error(response.status_code, body, response.headers, self._redactor, self._card.provider)
         opened = OpenResponse(response.headers, response.aiter_bytes)
-        async with closing(read_reply(opened, wire, self._card, names, meter)) as pieces:
+        async with closing(read_reply(opened, wire.name, self._card, names, meter)) as pieces:
             async for piece in pieces:
                 yield piece
 
@@ -615,17 +617,14 @@ class HttpProvider:
         timeout = httpx.Timeout(self._timeout, connect=min(_CONNECT_TIMEOUT, self._timeout))
         return httpx.AsyncClient(timeout=timeout, verify=certificates, limits=httpx.Limits(keepalive_expiry=_IDLE_SECONDS))
 
-    def _request_headers(self, wire: WireName, betas: tuple[str, ...] = ()) -> dict[str, str]:
+    def _request_headers(self, wire: Wire, betas: tuple[str, ...] = ()) -> dict[str, str]:
         headers = {"content-type": "application/json", "accept": "text/event-stream, application/json", "user-agent": "palimpsest"}
-        if wire == "anthropic":
-            headers[_VERSION_HEADER] = _VERSION
-            if self._key:
-                headers["x-api-key"] = self._key
-        elif self._key:
-            headers["authorization"] = f"Bearer {self._key}"
+        headers |= wire.headers
+        if self._key:
+            headers[wire.key_header] = wire.key_scheme + self._key
         own = {name.lower() for name in self._headers}
         headers = {name: value for name, value in headers.items() if name not in own} | self._headers
-        return with_betas(headers, betas) if wire == "anthropic" else headers
+        return with_betas(headers, betas)
 
 
 class HttpProviders:
@@ -667,11 +666,3 @@ def _reason(error: Exception) -> str:
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return " ".join(str(error).split()) or type(error).__name__
-
-
-def _wire_name(wire: str, card: ModelCard) -> WireName:
-    for name in get_args(WireName):
-        if name == wire:
-            found: WireName = name
-            return found
-    raise BadInput(f"no wire is called {wire!r}", where=card.name)

@@ -5,12 +5,9 @@ import time
 from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Self, TypeAlias
-
-from msgspec.structs import replace
 
 from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.core.events import SessionOpened, Titled
@@ -20,7 +17,7 @@ from palimpsest.core.text import lazy_pattern
 from palimpsest.stores.files import FileStateSlot, read_regular
 from palimpsest.stores.in_memory import MemoryBlobs, MemorySessions, MemoryStateSlot
 from palimpsest.stores.sessions import BlobFolder, JsonlSessions, new_session_id
-from palimpsest.wire.models import CARDS, ModelCard
+from palimpsest.wire.models import CARDS, ModelCard, at_prices_of, price_day
 
 _OPENING_BYTES = 64 * 1024
 _BASE = lazy_pattern(rb'"base":\{"session":"([^"\\]+)"')
@@ -230,7 +227,6 @@ def _new(store: SessionStore, clock: Clock, cwd: str, model: str, title: str) ->
 
 
 def _with_built_in(own: tuple[ModelCard, ...], clock: Clock) -> tuple[ModelCard, ...]:
-    """The user's cards and the built-in ones, with the prices of today and before: those of a day to come are not estimated with."""
-    names, day = {card.name for card in own}, datetime.fromtimestamp(clock.now() / 1_000, UTC).date().isoformat()
-    cards = (*own, *(card for card in CARDS if card.name not in names))
-    return tuple(card if card.prices.since <= day else replace(card, prices=card.prices.on(day)) for card in cards)
+    """The user's cards and the built-in ones with the prices of today; a call of another day is priced by those of its own."""
+    names, day = {card.name for card in own}, price_day(clock.now())
+    return tuple(at_prices_of(card, day) for card in (*own, *(card for card in CARDS if card.name not in names)))

@@ -19,7 +19,7 @@ from threading import Timer
 from time import monotonic, sleep
 from typing import IO, Final, NamedTuple, TypeAlias
 
-from palimpsest.core.errors import BadInput, Locked, StoreError
+from palimpsest.core.errors import BadInput, GitStopped, Locked, StoreError
 from palimpsest.stores.files import make_private_folder, open_in_folder, store_error, store_errors, write_private
 
 Wrap: TypeAlias = Callable[[tuple[str, ...]], tuple[str, ...]]
@@ -161,15 +161,15 @@ class ShadowGit:
     def stream(
         self, *arguments: str, tree: Path | None = None, index: Path | None = None, data: bytes = b"", settings: tuple[str, ...] = ()
     ) -> Iterator[IO[bytes]]:
-        """The output of a command, to be read to its end. Raises `StoreError` if the command fails or takes too long."""
+        """The output of a command, to be read to its end. Raises `StoreError` if it fails, `GitStopped` if it takes too long."""
         with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as errors:
             # In a file, because a pipe could be full while git waits for its output to be read.
             given.write(data)
             given.seek(0)
-            command = (*_ENDS_WITH_US, self._program, *_flags(settings), *arguments)
+            started = (*_ENDS_WITH_US, self._program, *_flags(settings), *arguments)
             pipes: list[str] = []
             try:
-                process = _start(command, tree or self.folder, self._environment(tree, index), given, errors, umask=self._umask)
+                process = _start(started, tree or self.folder, self._environment(tree, index), given, errors, umask=self._umask)
             except OSError as error:
                 raise StoreError(f"git cannot be started: {error.strerror}", where=self._program) from error
             with self._watched(process), _unless_pipes(process, tree, self._seconds / 60, pipes), process:
@@ -181,7 +181,9 @@ class ShadowGit:
                 late = "it was stopped" if self.is_stopped else f"it took more than {self._seconds:g} seconds"
                 late = f"{pipes[0]} is a named pipe, which it would wait for; remove it" if pipes else late
                 reason = late if killed else said or f"exit code {process.returncode}"
-                raise StoreError(f"git {arguments[0]} failed: {reason}", where=str(tree or self.folder))
+                failure = GitStopped if killed and not pipes else StoreError
+                command = next(word for word in arguments if not word.startswith("-"))
+                raise failure(f"git {command} failed: {reason}", where=str(tree or self.folder))
 
     @contextmanager
     def _watched(
@@ -581,7 +583,26 @@ def _plain(found: Repository) -> Repository:
         with os.scandir(folder) as entries:
             if linked := next((entry.path for entry in entries if entry.is_symlink()), None):
                 raise _refused(Path(linked), "is a link")
+    if waiting := next(filter(_is_no_file, _entries_below(names)), None):
+        raise _refused(Path(waiting.path), "is not a regular file, and git would wait for it")
     return found
+
+
+def _entries_below(top: Path) -> Iterator["os.DirEntry[str]"]:
+    """Everything below a folder but folders; links are not followed."""
+    folders = [str(top)]
+    for folder in folders:
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                else:
+                    yield entry
+
+
+def _is_no_file(entry: "os.DirEntry[str]") -> bool:
+    """Whether reading an entry may wait for ever: it is a named pipe or the like, or a link to one."""
+    return not entry.is_file() and (not entry.is_symlink() or Path(entry.path).exists())
 
 
 def _borrow(found: Repository, place: int) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ from palimpsest.testing.synthetic import synthetic_session
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models import ModelCard, card
 from palimpsest.wire.request import DEFAULTS
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 _SIZES: Final = {"short": 8_000, "medium": 30_000, "long": 80_000}
 """The synthetic sessions, with their tokens."""

@@ -32,16 +32,17 @@ from palimpsest.core.view import View
 from palimpsest.wire.breakpoints import HEAD, BlockPosition, anchors, breakpoint_label, breakpoint_positions, cache_control
 from palimpsest.wire.encoding import (
     CHANGED,
+    FREE_INPUT,
     OF_SYSTEM,
     OPENING_TEXT,
     STATED,
     Assembled,
     BlockKind,
+    Fields,
     Fragment,
     Message,
     Names,
     alternating_messages,
-    anthropic_fields,
     arguments_object,
     dump,
     empty_fragment,
@@ -50,10 +51,13 @@ from palimpsest.wire.encoding import (
     is_statement,
     object_members,
     opaque_type,
+    ordered_tools,
     pair_key,
     sent_name,
     wire_names,
     with_system_messages,
+    with_wire_names,
+    without_overridden,
 )
 from palimpsest.wire.json_reading import Json, is_json, is_object, number, parse, shorten, table_at, tables_at, text
 from palimpsest.wire.json_reading import dump as decode_dump
@@ -430,6 +434,72 @@ class AnthropicWire:
         return block[:-1] + self._control
 
 
+# Keys of the body that parameters may not set, because view, tools and card write them.
+_RESERVED = frozenset({"messages", "system", "tools"})
+_LEAST_BUDGET = 1024
+# Most characters of the instructions of a compaction.
+_LONGEST_INSTRUCTIONS = 16_384
+
+
+def anthropic_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -> Fields:
+    """Fields of Anthropic Messages; `max_tokens` is mandatory there."""
+    tools, params = with_wire_names(tools, params, "anthropic")
+    limit = params.max_tokens or card.reply
+    fields: Fields = {"model": params.model or card.api_name or card.name, "max_tokens": limit}
+    budget = params.thinking_budget
+    thinks = budget is not None or params.thinking == "adaptive"
+    if budget is not None:
+        # The budget counts towards the limit, and Anthropic rejects one below 1,024.
+        fields["max_tokens"] = max(limit, _LEAST_BUDGET + 1)
+        fields["thinking"] = {"type": "enabled", "budget_tokens": min(max(budget, _LEAST_BUDGET), max(limit, _LEAST_BUDGET + 1) - 1)}
+    elif params.thinking:
+        fields["thinking"] = {"type": params.thinking}
+    if params.temperature is not None and not thinks:
+        fields["temperature"] = params.temperature
+    output: Fields = {}
+    if params.effort:
+        output["effort"] = params.effort
+    if is_given(params.schema):
+        output["format"] = {"type": "json_schema", "schema": params.schema}
+    if output:
+        fields["output_config"] = output
+    if tools:
+        fields["tools"] = [_anthropic_tool(tool, defers=card.takes_tool_changes) for tool in ordered_tools(tools, params)]
+        choice = _anthropic_choice(params)
+        if choice:
+            fields["tool_choice"] = choice
+    if params.compared_reply is not None:
+        fields["diagnostics"] = {"previous_message_id": params.compared_reply or None}
+    if params.stream:
+        fields["stream"] = True
+    if params.endpoint == "compact":
+        instructions = {"instructions": params.instructions[:_LONGEST_INSTRUCTIONS]} if params.instructions else {}
+        fields["compaction"] = {"type": "summarize", **instructions}
+    return without_overridden(fields, params, _RESERVED)
+
+
+def _anthropic_tool(tool: Tool, *, defers: bool) -> Raw | Fields:
+    if tool.is_native("anthropic"):
+        return tool.native
+    described = {"description": tool.description} if tool.description else {}
+    return {"name": tool.name, **described, "input_schema": FREE_INPUT if tool.form == "free" else tool.schema} | (
+        {"defer_loading": True} if defers and tool.deferred else {}
+    )
+
+
+def _anthropic_choice(params: Params) -> Fields:
+    single: Fields = {} if params.parallel else {"disable_parallel_tool_use": True}
+    match params.tool_choice:
+        case "auto":
+            return {"type": "auto", **single} if single else {}
+        case "none":
+            return {"type": "none"}
+        case "required":
+            return {"type": "any", **single}
+        case name:
+            return {"type": "tool", "name": name, **single}
+
+
 def _without_citations(block: Json) -> Json:
     """A block whose texts cite nothing, also those inside of it."""
     kept = {key: value for key, value in block.items() if key != _CITATIONS or text(block, "type") != "text"}
@@ -526,7 +596,7 @@ def _reply_of_message(message: Json, blocks: Sequence[tuple[Json, str]], card: M
     reply = replace(
         reply,
         beside=beside,
-        tier=tier_of(table_at(message, "usage")),
+        tier=tier_of(table_at(message, "usage"), table_at(message, "usage"), (block for block, _ in blocks)),
         stop_details=Raw(decode_dump(details).encode()) if details else DECODE_NULL,
     )
     return _with_transformations(replace(reply, applied_edits=applied_edits(message), diagnosis=_diagnosis(message)), message)
@@ -590,7 +660,8 @@ def decode_blocks(blocks: Sequence[tuple[Json, str]], card: ModelCard) -> Iterat
     kinds = [text(block, "type") for block, _ in blocks]
     for index, (block, args) in enumerate(blocks):
         found = list(decode_block(block, card, args))
-        if not found and kinds[index - 1 : index + 2] == ["thinking", "text", "thinking"]:
+        is_between = len(kinds[index - 1 : index + 2]) == 3 and {kinds[index - 1], kinds[index + 1]} <= _THINKING_BLOCKS
+        if not found and kinds[index] == "text" and is_between:
             found = [Text("", role="assistant")]
         yield from found
 

@@ -38,35 +38,36 @@ def palimpsest(heads: int, messages: Sequence[Message], anchors: Sequence[str]) 
     return positions + _find(messages, set(anchors)) + _tails(range(len(messages) - 1, len(messages)), messages)
 
 
-def claude_code(heads: int, messages: Sequence[Message]) -> list[BlockPosition]:
-    """Rule of Claude Code: the second and third head block, the ends of the last message of each side."""
+def _second_and_third_and_both_sides(heads: int, messages: Sequence[Message]) -> list[BlockPosition]:
+    """The second and third head block, and the ends of the last message of each side."""
     return _second_and_third(heads) + _tails((_last(messages, by_model=True), _last(messages, by_model=False)), messages)
 
 
-def claude_code_2_1_325(heads: int, messages: Sequence[Message]) -> list[BlockPosition]:
-    """Rule of Claude Code 2.1.325: the second and third head block, the end of the last user message."""
+def _second_and_third_and_user(heads: int, messages: Sequence[Message]) -> list[BlockPosition]:
+    """The second and third head block, and the end of the last message of the user."""
     return _second_and_third(heads) + _tails((_last(messages, by_model=False),), messages)
 
 
-def claude_code_2_1_325_fold(heads: int, messages: Sequence[Message]) -> list[BlockPosition]:
-    """Rule of Claude Code 2.1.325 for summaries: the second and third head block, the end of the last assistant message."""
+def _second_and_third_and_model(heads: int, messages: Sequence[Message]) -> list[BlockPosition]:
+    """The second and third head block, and the end of the last message of the model."""
     return _second_and_third(heads) + _tails((_last(messages, by_model=True),), messages)
 
 
-def opencode(heads: int, messages: Sequence[Message]) -> list[BlockPosition]:
-    """Rule of OpenCode: the first two head blocks, the ends of the last two messages."""
+def _first_two_and_last_two(heads: int, messages: Sequence[Message]) -> list[BlockPosition]:
+    """The first two head blocks, and the ends of the last two messages."""
     first = [(HEAD, index) for index in range(min(heads, 2))]
     return first + _tails(range(max(len(messages) - 2, 0), len(messages)), messages)
 
 
+# The rules of other programs, under the words that logs have for them.
 _RULES: Mapping[
     Literal["claude-code", "claude-code-2.1.325", "claude-code-2.1.325-fold", "opencode"],
     Callable[[int, Sequence[Message]], list[BlockPosition]],
 ] = {
-    "claude-code": claude_code,
-    "claude-code-2.1.325": claude_code_2_1_325,
-    "claude-code-2.1.325-fold": claude_code_2_1_325_fold,
-    "opencode": opencode,
+    "claude-code": _second_and_third_and_both_sides,
+    "claude-code-2.1.325": _second_and_third_and_user,
+    "claude-code-2.1.325-fold": _second_and_third_and_model,
+    "opencode": _first_two_and_last_two,
 }
 
 

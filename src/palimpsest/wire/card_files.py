@@ -13,7 +13,7 @@ from palimpsest.wire.models import CARDS, LongPrices, ModelCard, Prices, card
 
 _Toml: TypeAlias = Mapping[str, object]
 _CARD_KEYS = frozenset(ModelCard.__struct_fields__) - {"name"} | {"like"}
-_PRICE_KEYS = frozenset(Prices.__struct_fields__)
+_PRICE_KEYS = frozenset(Prices.__struct_fields__) - {"later"}
 _LONG_PRICE_KEYS = frozenset(LongPrices.__struct_fields__)
 
 
@@ -58,7 +58,7 @@ def _parse(name: str, table: _Toml, known: tuple[ModelCard, ...], where: str) ->
         fields["thinking"] = (like_thinking if like_thinking not in (None, "none") else usual) if fields["thinking"] else "none"
     if prices:
         is_free = prices.get("free") or (prices.get("input") == 0 and prices.get("output") == 0)
-        like_prices = {} if is_free else {**_table(fields.get("prices", {}), key, where), "free": False}
+        like_prices = {} if is_free else {**_table(fields.get("prices", {}), key, where), "free": False, "later": None}
         fields["prices"] = _complete({**like_prices, **prices}, f"{key}.prices", where)
     for needed in ("wire", "provider", "window", "reply"):
         if needed not in fields:

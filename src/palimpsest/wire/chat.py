@@ -3,30 +3,36 @@
 from collections.abc import Iterator
 from itertools import groupby, takewhile
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from palimpsest.core.deltas import CallDelta, Delta, TextDelta, ThinkingDelta, UsageDelta
-from palimpsest.core.errors import WireError
+from palimpsest.core.errors import BadInput, WireError
 from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.items import Content, Document, Image, Item, Opaque, Role, Text, Thinking, ToolCall, ToolResult
+from palimpsest.core.text import lazy_pattern
 from palimpsest.core.view import View
 from palimpsest.wire.encoding import (
+    FREE_INPUT,
     OPENING_TEXT,
     Assembled,
     BlockKind,
+    Fields,
     Fragment,
     alternating_messages,
     arguments_object,
-    chat_fields,
     dump,
     empty_fragment,
     extra_members,
     framed_statement,
     is_statement,
     object_members,
+    ordered_tools,
     pair_key,
     sent_name,
     wire_names,
+    with_wire_names,
+    without_overridden,
 )
 from palimpsest.wire.json_reading import Json, is_json, is_object, number, table_at, tables_at, text
 from palimpsest.wire.json_reading import dump as decode_dump
@@ -156,6 +162,59 @@ class ChatWire:
             parts, asides = [], []
             chunks.append(block.body)
         _add_user(chunks, parts, asides)
+
+
+# Keys of the body that parameters may not set, because view, tools and card write them.
+_RESERVED = frozenset({"messages", "tools"})
+# OpenAI's newer models refuse `max_tokens`, also behind other servers; those servers' own models often know no other field.
+_OPENAI_MODEL = lazy_pattern(r"(?:.*/)?(?:gpt-(?!oss)|chatgpt|codex|o\d)")
+
+
+def chat_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -> Fields:
+    """Fields of Chat Completions."""
+    tools, params = with_wire_names(tools, params, "chat")
+    fields: Fields = {"model": params.model or card.api_name or card.name}
+    if params.max_tokens is not None:
+        is_openai = card.provider == "openai" or _OPENAI_MODEL.match(str(fields["model"])) is not None
+        fields["max_completion_tokens" if is_openai else "max_tokens"] = params.max_tokens
+    if params.temperature is not None:
+        fields["temperature"] = params.temperature
+    if params.effort:
+        fields["reasoning_effort"] = params.effort
+    if params.verbosity:
+        fields["verbosity"] = params.verbosity
+    if is_given(params.schema):
+        fields["response_format"] = {"type": "json_schema", "json_schema": {"name": "output", "strict": True, "schema": params.schema}}
+    if tools:
+        _check_chat_tools(card, params)
+        fields["tools"] = [_chat_tool(tool) for tool in ordered_tools(tools, params)]
+        if params.tool_choice in {"none", "required"}:
+            fields["tool_choice"] = params.tool_choice
+        elif params.tool_choice != "auto":
+            fields["tool_choice"] = {"type": "function", "function": {"name": params.tool_choice}}
+        if not params.parallel:
+            fields["parallel_tool_calls"] = False
+    if params.cache_key and card.cache == "automatic":
+        fields["prompt_cache_key"] = params.cache_key
+    fields["stream"] = params.stream
+    if params.stream:
+        fields["stream_options"] = {"include_usage": True}
+    return without_overridden(fields, params, _RESERVED)
+
+
+def _check_chat_tools(card: ModelCard, params: Params) -> None:
+    """Raise `BadInput` if OpenAI would refuse the tools of a request to Chat Completions."""
+    if card.provider != "openai" or card.chat_tools == "always" or (card.chat_tools == "unthinking" and params.effort == "none"):
+        return
+    unthinking = ', or set the effort to "none"' if card.chat_tools == "unthinking" else ""
+    raise BadInput(f'{card.name} takes tools over Responses: give its card wire = "responses"{unthinking}', where="wire")
+
+
+def _chat_tool(tool: Tool) -> Raw | Fields:
+    if tool.is_native("chat"):
+        return tool.native
+    parameters = FREE_INPUT if tool.form == "free" else tool.schema
+    return {"type": "function", "function": {"name": tool.name, "description": tool.description, "parameters": parameters}}
 
 
 def _add_user(chunks: list[bytes], parts: list[Fragment], asides: list[bytes]) -> None:
@@ -368,7 +427,7 @@ class ChunkAssembler:
         calls = sorted(self._calls, key=lambda call: call.place)
         parts.extend(call.content(number) for number, call in enumerate(calls))
         reply = reply_of(parts, self._stop, decode_usage(self._usage), self._card, self._id, refused=self._refused)
-        return replace(reply, tier=self._tier)
+        return replace(reply, tier=" ".join(filter(None, (self._tier, tier_of({}, self._usage)))))
 
 
 def _parts(delta: Json, kind: str) -> str:

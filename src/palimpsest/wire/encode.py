@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from hashlib import sha256
 from itertools import groupby, islice
 from typing import Final, NamedTuple, Self
@@ -16,10 +17,8 @@ from palimpsest.core.events import TURN, CallStarted, Event, Interrupted, ModelR
 from palimpsest.core.items import Content, Item, Opaque, Text, Thinking, Value, seq_of, text_of
 from palimpsest.core.lines import decode_side_request
 from palimpsest.core.log import Log
-from palimpsest.core.plans import Card
 from palimpsest.core.view import View
 from palimpsest.core.view_projection import ViewProjection
-from palimpsest.wire.anthropic import AnthropicWire
 from palimpsest.wire.binding import (
     ANY_PREFIX,
     Binding,
@@ -32,20 +31,14 @@ from palimpsest.wire.binding import (
     signature_key,
     thinking_key,
 )
-from palimpsest.wire.chat import ChatWire
-from palimpsest.wire.encoding import BlockKind, FragmentCache, Wire, empty_fragment, tool_name, wire_names
+from palimpsest.wire.encoding import BlockKind, FragmentCache, WireEncoder, empty_fragment, tool_name, wire_names
 from palimpsest.wire.json_reading import is_object
 from palimpsest.wire.media import Fetch, no_blobs
 from palimpsest.wire.models import CARDS, ModelCard, WireName, card, recorded_card
 from palimpsest.wire.repair import ProviderCallIds, RepairEncoder, repair_pairs
 from palimpsest.wire.request import DEFAULTS, Params, Request, Tool, adapted_params, fitted_params
-from palimpsest.wire.responses import ResponsesWire, reply_items
-
-_WIRES: Mapping[WireName, type[AnthropicWire | ChatWire | ResponsesWire]] = {
-    "anthropic": AnthropicWire,
-    "responses": ResponsesWire,
-    "chat": ChatWire,
-}
+from palimpsest.wire.responses import reply_items
+from palimpsest.wire.wires import WIRES, wire_called
 
 _NOTHING: Final[frozenset[str]] = frozenset()
 
@@ -59,16 +52,15 @@ class Encoder:
         self._tools = tools
         self._params = params
         self._fetch = fetch
-        self._wire: Wire = _WIRES[card.wire](card, tools, params, fetch)
+        wire = WIRES[card.wire]
+        self._wire: WireEncoder = wire.encoder(card, tools, params, fetch)
         names = wire_names(tools, card.wire)
         self._numbered_names = tuple(pair for pair in names.items() if pair[1] != tool_name(pair[0], card.wire))
         self._tool_names = tuple((sent, offered) for offered, sent in names.items() if sent != offered)
         self.heads = FragmentCache(self._wire.head)
         self.items = FragmentCache(self._wire.fragment)
         self.provider_ids = ProviderCallIds(self._wire.fragment)
-        self._repair_encoder = RepairEncoder(
-            self._wire.fragment, params.interrupted, "claude" if card.wire == "anthropic" else card.call_ids
-        )
+        self._repair_encoder = RepairEncoder(self._wire.fragment, params.interrupted, wire.call_ids or card.call_ids)
 
     def revised(self, params: Params, tools: tuple[Tool, ...] | None = None) -> Self:
         """An encoder with other parameters or tools; it takes over the encoded items if their bytes do not depend on the change."""
@@ -115,7 +107,7 @@ class Encoder:
         """The items of one reply as they are sent back: blocks of Anthropic Messages, or items of Responses."""
         fragments = [self._wire.fragment(item) for item in items]
         fragments = [self._wire.fragment(each.item, each.provider_id) if each.provider_id else each for each in fragments]
-        if self._card.wire == "responses":
+        if WIRES[self._card.wire].is_flat:
             return reply_items(fragments)
         return tuple(Raw(each.body) for each in fragments if each.place)
 
@@ -135,8 +127,6 @@ def encode(
 
 _params = msgspec.json.Decoder(Params)
 _tools = msgspec.json.Decoder(tuple[Tool, ...])
-# The provider that a model is taken to have on another wire; signatures of one provider are not sent to another.
-_PROVIDERS: dict[WireName, str] = {"anthropic": "anthropic", "responses": "openai", "chat": "openai-compatible"}
 
 
 class PastRequest(Value, frozen=True):
@@ -204,8 +194,8 @@ def card_on_wire(model: ModelCard, wire: WireName | None) -> ModelCard:
     """The card of a model as served on another wire, by the default provider of that wire."""
     if wire is None or wire == model.wire:
         return model
-    cache = "breakpoints" if wire == "anthropic" else "automatic"
-    return replace(model, wire=wire, provider=_PROVIDERS[wire], family="", cache=cache, call_ids="claude" if wire == "anthropic" else "any")
+    other = WIRES[wire]
+    return replace(model, wire=wire, provider=other.provider, family="", cache=other.cache, call_ids=other.call_ids or "any")
 
 
 def _rebuild(
@@ -394,14 +384,15 @@ class PastThinking:
         items = items_of(reply.seq, replace(body, purpose=TURN))
         last = max((place for place, item in enumerate(items) if content_key(item.content)), default=-1)
         blocks = [*self._blocks(items[: last + 1], call)]
-        bound = reply_bindings(call.prefix, call.after, blocks, "" if call.wire == "responses" else "assistant")
+        wire = wire_called(call.wire)
+        bound = reply_bindings(call.prefix, call.after, blocks, "assistant" if wire is None else wire.reply_role)
         self._bindings |= bound
         self._left_out |= dict.fromkeys(bound, frozenset(call.withheld))
 
     def _blocks(self, items: list[Item], call: CallStarted) -> Iterator[object]:
         """The blocks in which a reply is sent back, as the model that made it is sent them."""
         encoder: Encoder | None = None
-        for kind, run in groupby(items, _block_kind):
+        for kind, run in groupby(items, partial(_block_kind, wire=call.wire)):
             if kind == "thinking":
                 yield from ({"type": "redacted_thinking", "data": _secret(item.content)} for item in run)
             elif kind == "blank":
@@ -444,7 +435,7 @@ class PastThinking:
             projection.take(event)
 
 
-def is_bound(card: Card) -> bool:
+def is_bound(card: ModelCard) -> bool:
     """Whether the provider accepts, or uses, the thinking of this model only behind what it was made with."""
     return card.binds_thinking if card.wire == "anthropic" else card.wire == "responses" and card.drops_reasoning
 
@@ -489,12 +480,14 @@ def _maker(content: Content) -> str:
     return content.model if isinstance(content, Opaque) else ""
 
 
-def _block_kind(item: Item) -> str:
-    """How the block of an item in a reply is found: a text of white space counts, although it is not sent back."""
+def _block_kind(item: Item, wire: str) -> str:
+    """How the block of an item in a reply is found: a text of white space counts, although only Responses is sent it back."""
     if content_key(item.content):
         return "thinking"
-    return "blank" if isinstance(item.content, Text) and not item.content.text.strip() else "other"
+    is_blank = wire != "responses" and isinstance(item.content, Text) and not item.content.text.strip()
+    return "blank" if is_blank else "other"
 
 
 def _sent_wire(call: CallStarted) -> WireName | None:
-    return call.wire if call.wire in _PROVIDERS else None
+    wire = wire_called(call.wire)
+    return None if wire is None else wire.name

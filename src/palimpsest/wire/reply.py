@@ -2,14 +2,14 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from palimpsest.core.errors import PromptTooLong, ProviderError, ThinkingRefused, WireError
 from palimpsest.core.events import ModelReplied, Usage, decoded_stop
-from palimpsest.core.items import Content
+from palimpsest.core.items import EMPTY_MAPPING, Content
 from palimpsest.core.ledger import priced_apart
 from palimpsest.wire.json_reading import Json, is_json, number, parse, shorten, table_at, tables_at, text
 from palimpsest.wire.models import ModelCard
@@ -29,9 +29,39 @@ def reply_of(parts: Sequence[Content], reason: str, usage: Usage, card: ModelCar
     return ModelReplied(tuple(parts), usage=usage, stop=stop, model=card.name, message=message, provider_stop=word)
 
 
-def tier_of(reported: Json) -> str:
-    """The tier, speed or place that a reply reports, if that has another price than the listed one."""
-    return " ".join(f"{name}={value}" for name, value in priced_apart(reported).items())[:_LONGEST_TIER]
+# Tools of providers that are not billed beside the tokens, and items that are calls of tools of the client.
+_UNBILLED_TOOLS: Final = frozenset({"web_fetch", "advisor", "tool_search", "tool_search_tool_regex", "tool_search_tool_bm25"})
+_UNBILLED_CALLS: Final = frozenset(
+    {
+        *("function_call", "custom_tool_call", "local_shell_call", "shell_call", "apply_patch_call", "computer_call"),
+        *("mcp_call", "tool_search_call"),
+    }
+)
+# Counts in a usage that are billed beside the tokens.
+_BILLED_COUNTS: Final = ("num_sources_used", "num_server_side_tools_used")
+
+
+def tier_of(reported: Json, usage: Json = EMPTY_MAPPING, items: Iterable[Json] = ()) -> str:
+    """What a reply reports that has a price beside the listed ones: a tier, speed or place, or tools that its provider ran and bills.
+
+    `usage` is the usage of the reply, and `items` are its content blocks or output items.
+    """
+    found = [f"{name}={value}" for name, value in priced_apart(reported).items()]
+    tools = dict.fromkeys(_billed_tool(item) for item in items)
+    for name, count in {**table_at(usage, "server_tool_use"), **{name: usage.get(name) for name in _BILLED_COUNTS}}.items():
+        tool = name.removesuffix("_requests")
+        if isinstance(count, int) and count > 0 and tool not in _UNBILLED_TOOLS:
+            tools[tool] = None
+    return " ".join([*found, *(f"tool={tool}" for tool in tools if tool)])[:_LONGEST_TIER]
+
+
+def _billed_tool(item: Json) -> str:
+    """The tool of the provider that a block or an item is a call of, if that is billed beside the tokens; else empty."""
+    kind, name = text(item, "type"), text(item, "name")
+    if kind == "server_tool_use":
+        return "" if name in _UNBILLED_TOOLS else name or kind
+    is_hosted = text(table_at(item, "environment"), "type").startswith("container")
+    return kind.removesuffix("_call") if kind.endswith("_call") and (is_hosted or kind not in _UNBILLED_CALLS) else ""
 
 
 def text_fallback(item: Json) -> str:

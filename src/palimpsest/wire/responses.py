@@ -36,6 +36,7 @@ from palimpsest.wire.encoding import (
     OPENING_TEXT,
     Assembled,
     BlockKind,
+    Fields,
     Fragment,
     arguments_object,
     call_kind,
@@ -44,11 +45,12 @@ from palimpsest.wire.encoding import (
     extra_members,
     object_members,
     opaque_type,
+    ordered_tools,
     pair_key,
-    responses_fields,
-    responses_tool,
     sent_name,
     wire_names,
+    with_wire_names,
+    without_overridden,
 )
 from palimpsest.wire.json_reading import Json as DecodeJson
 from palimpsest.wire.json_reading import dump as decode_dump
@@ -270,6 +272,82 @@ class ResponsesWire:
         return {"tool_choice": {"type": "allowed_tools", "mode": choice, "tools": named}}
 
 
+# Keys of the body that parameters may not set, because view, tools and card write them.
+_RESERVED = frozenset({"input", "instructions", "tools"})
+# The fields of the compaction endpoint, beside items and instructions: those that Codex sends, and those that are documented.
+_COMPACT_FIELDS = ("model", "tools", "parallel_tool_calls", "reasoning", "text")
+_DOCUMENTED_COMPACT_FIELDS = ("model", "prompt_cache_key")
+
+
+def responses_fields(card: ModelCard, tools: tuple[Tool, ...], params: Params) -> Fields:
+    """Fields of OpenAI Responses."""
+    tools, params = with_wire_names(tools, params, "responses")
+    fields: Fields = {
+        "model": params.model or card.api_name or card.name,
+        "tools": [
+            responses_tool(tool)
+            for tool in ordered_tools(tools, params)
+            if not (card.takes_tool_changes and is_deferred(tool, "responses"))
+        ],
+        "tool_choice": _responses_choice(tools, params),
+        "parallel_tool_calls": params.parallel,
+        "reasoning": None,
+        "store": False,
+        "stream": params.stream,
+        "include": [],
+    }
+    reasons = card.thinks if params.reasoning is None else params.reasoning
+    if reasons or params.effort or params.summary:
+        effort = {"effort": params.effort} if params.effort else {}
+        summary = {"summary": params.summary} if params.summary else {}
+        fields["reasoning"] = {**effort, **summary}
+        fields["include"] = ["reasoning.encrypted_content"]
+    if params.cache_key:
+        fields["prompt_cache_key"] = params.cache_key
+    if params.compared_reply:
+        fields["prompt_cache_options"] = {"comparison_response_id": params.compared_reply}
+    if params.service_tier:
+        fields["service_tier"] = params.service_tier
+    if params.max_tokens is not None:
+        fields["max_output_tokens"] = params.max_tokens
+    if params.temperature is not None:
+        fields["temperature"] = params.temperature
+    wording: Fields = {"verbosity": params.verbosity} if params.verbosity else {}
+    if is_given(params.schema):
+        wording["format"] = {"type": "json_schema", "name": "codex_output_schema", "strict": True, "schema": params.schema}
+    if wording:
+        fields["text"] = wording
+    if is_given(params.metadata):
+        fields["client_metadata"] = params.metadata
+    if params.compact_at is not None and card.provider == "openai":
+        fields["context_management"] = [{"type": "compaction", "compact_threshold": params.compact_at}]
+    if params.endpoint == "compact":
+        taken = _DOCUMENTED_COMPACT_FIELDS if params.dialect == "openai" else _COMPACT_FIELDS
+        fields = {name: fields[name] for name in taken if fields.get(name) is not None}
+    return without_overridden(fields, params, _RESERVED)
+
+
+def responses_tool(tool: Tool) -> Raw | Fields:
+    """The declaration of a tool on Responses, which has its name on the wire."""
+    if tool.is_native("responses"):
+        return tool.native
+    if tool.form == "shell":
+        return {"type": "local_shell"}
+    if tool.form == "search":
+        return {"type": "tool_search", "execution": "client", "description": tool.description, "parameters": tool.schema}
+    if tool.form == "free":
+        grammar: Fields = {"format": tool.format} if is_given(tool.format) else {}
+        return {"type": "custom", "name": tool.name, "description": tool.description, **grammar}
+    return {"type": "function", "name": tool.name, "description": tool.description, "strict": False, "parameters": tool.schema}
+
+
+def _responses_choice(tools: tuple[Tool, ...], params: Params) -> str | Fields:
+    if params.tool_choice in {"auto", "none", "required"}:
+        return params.tool_choice
+    free = any(tool.name == params.tool_choice and tool.form == "free" for tool in tools)
+    return {"type": "custom" if free else "function", "name": params.tool_choice}
+
+
 def reply_items(fragments: list[Fragment]) -> tuple[Raw, ...]:
     """Return the items in which the contents of one reply are sent back."""
     chunks: list[bytes] = []
@@ -384,7 +462,8 @@ def _reply(response: DecodeJson, output: list[DecodeJson], card: ModelCard) -> M
     refused = any(text(part, "type") == "refusal" for item in output for part in tables_at(item, "content"))
     reason = text(table_at(response, "incomplete_details"), "reason") or text(response, "status")
     reply = reply_of(parts, reason, decode_usage(table_at(response, "usage")), card, text(response, "id"), refused=refused)
-    return replace(reply, diagnosis=_diagnosis(table_at(response, "prompt_cache_diagnostics")), tier=tier_of(response))
+    tier = tier_of(response, table_at(response, "usage"), output)
+    return replace(reply, diagnosis=_diagnosis(table_at(response, "prompt_cache_diagnostics")), tier=tier)
 
 
 def _diagnosis(said: DecodeJson) -> CacheDiagnosis | None:

@@ -1,19 +1,16 @@
 """Decodes the response of a provider, whole or as server-sent events, into deltas and a reply."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Iterator
 
 from palimpsest.core.deltas import Delta, TextDelta, ThinkingDelta
 from palimpsest.core.errors import StreamCut, WireError
 from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Value
-from palimpsest.wire.anthropic import MessageAssembler, decode_message
-from palimpsest.wire.chat import ChunkAssembler, decode_completion
 from palimpsest.wire.encoding import NO_NAMES, Names, offered_delta, offered_reply
 from palimpsest.wire.json_reading import Json, parse, text
 from palimpsest.wire.models import ModelCard, WireName
-from palimpsest.wire.responses import ResponseAssembler, decode_response_object
+from palimpsest.wire.wires import WIRES, Assembler
 
 _LINE_BREAK = re.compile(rb"\r\n|\n|\r")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -85,35 +82,6 @@ class EventParser:
 _DONE = "[DONE]"
 
 
-class Assembler(Protocol):
-    """Assembles the events of one streamed reply of one wire."""
-
-    @property
-    def complete(self) -> bool:
-        """Whether the provider has marked the reply as complete."""
-        ...
-
-    def take(self, event: Json) -> Iterable[Delta]:
-        """Apply one event and return its deltas. Raises `ProviderError` if the event is an error."""
-        ...
-
-    def reply(self) -> ModelReplied:
-        """The reply as far as it has arrived."""
-        ...
-
-
-_WHOLE: Mapping[WireName, Callable[[Json, ModelCard], ModelReplied]] = {
-    "anthropic": decode_message,
-    "responses": decode_response_object,
-    "chat": decode_completion,
-}
-_STREAMED: Mapping[WireName, Callable[[ModelCard], Assembler]] = {
-    "anthropic": MessageAssembler,
-    "responses": ResponseAssembler,
-    "chat": ChunkAssembler,
-}
-
-
 def decode_response(wire: WireName, body: bytes, card: ModelCard, names: Names = NO_NAMES) -> ModelReplied:
     """Decode a response that was not streamed.
 
@@ -125,12 +93,12 @@ def decode_response(wire: WireName, body: bytes, card: ModelCard, names: Names =
 
 def decode_object(wire: WireName, response: Json, card: ModelCard) -> ModelReplied:
     """Decode a response that was parsed already. Raises as `decode_response` does."""
-    return _WHOLE[wire](response, card)
+    return WIRES[wire].decode(response, card)
 
 
 def assembler(wire: WireName, card: ModelCard) -> Assembler:
     """An assembler for the parsed events of one streamed reply."""
-    return _STREAMED[wire](card)
+    return WIRES[wire].assembler(card)
 
 
 class Decoder:

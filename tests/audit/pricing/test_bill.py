@@ -7,7 +7,7 @@ from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.audit.cache import EMPTY_CACHE, Block, Breakpoint, CacheContents, CacheRules, Prompt, bill, cache_rules, prices_of
+from palimpsest.audit.cache import EMPTY_CACHE, Block, Breakpoint, CacheContents, CacheRules, Prompt, bill, cache_rules
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Usage
 from palimpsest.wire.models import card, simulated_cost
@@ -244,7 +244,7 @@ def test_more_than_four_breakpoints_are_refused() -> None:
     ],
 )
 def test_a_bill_costs_what_the_card_says(model: str, usage: Usage, dollars: float) -> None:
-    assert simulated_cost(usage, prices_of(card(model).prices)).total == pytest.approx(dollars)
+    assert simulated_cost(usage, card(model).prices).total == pytest.approx(dollars)
 
 
 words = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 900)), min_size=1, max_size=30)

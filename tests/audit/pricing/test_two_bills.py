@@ -1,3 +1,5 @@
+from datetime import datetime
+
 import pytest
 
 from palimpsest.audit.cache import Breakpoint
@@ -5,6 +7,7 @@ from palimpsest.audit.two_bills import BilledRequest, GatewayBill, PricedCall, T
 from palimpsest.core.events import SessionOpened, Usage, UserSaid
 from palimpsest.core.items import Text
 from palimpsest.core.log import Log
+from palimpsest.stores.home import MemoryHome
 from palimpsest.stores.in_memory import FixedClock, MemorySessions
 from palimpsest.wire.models import card
 
@@ -37,6 +40,15 @@ def test_what_was_cleared_is_in_the_second_bill_at_the_prices_of_a_cache_of_its_
     # An hour later both caches are cold, and what was cleared would be written again.
     late = bills.add(given, sent, Usage(cache_write=6_100), 61 * MINUTE)
     assert late.usd_without == pytest.approx(26_000 * 3.75 / 1e6, rel=0.002)
+
+
+@pytest.mark.states("PV-78")
+def test_each_call_of_a_conversation_that_goes_on_over_midnight_is_priced_by_its_own_day() -> None:
+    night = int(datetime.fromisoformat("2026-12-01T00:00:00+00:00").timestamp() * 1_000)
+    (argon,) = (each for each in MemoryHome(clock=FixedClock(night - MINUTE)).cards() if each.name == "gemini-4-argon")
+    bills, given = TwoBills(argon), request(("head", 5_000))
+    calls = [bills.add(given, given, Usage(input=1_000_000), now).usd for now in (night - 1, night)]
+    assert (calls, bills.cost_given(bills.sized(given), night) / bills.cost_given(bills.sized(given), night - 1)) == ([2.0, 4.0], 2.0)
 
 
 def test_the_cached_end_of_a_request_is_that_of_the_longest_live_prefix_which_it_shares() -> None:

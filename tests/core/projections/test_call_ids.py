@@ -142,7 +142,7 @@ def test_of_the_calls_of_one_reply_each_start_names_the_next() -> None:
     log.append(ToolStarted("call_0", "read"))
     log.checkpoint()
     log.append(ToolStarted("call_0", "read"))
-    assert log.health.started == ("call_0", "pal_1_1")
+    assert log.started_calls == ("call_0", "pal_1_1")
     assert [text_of(event.body.result) for event in recover(log) if isinstance(event.body, ToolReturned)] == [
         UNKNOWN_OUTCOME,
         UNKNOWN_OUTCOME,
@@ -228,14 +228,14 @@ def test_with_repeated_missing_or_swapped_ids_the_pairs_are_those_of_unique_ids(
     assert pairs(careless.view.items) == pairs(unique.view.items)
     assert unpaired(careless.view.items) == unpaired(unique.view.items)
     assert without_ids(careless.view.items) == without_ids(unique.view.items)
-    assert len(careless.health.pending_calls) == len(unique.health.pending_calls)
+    assert len(careless.pending_calls) == len(unique.pending_calls)
 
 
 @given(turns, st.integers(0, 60))
 def test_with_repeated_missing_or_swapped_ids_a_pair_is_restored_as_with_unique_ids(turns: list[Turn], which: int) -> None:
     careless, unique = both(turns)
     results = [item.id for item in unique.view.items if isinstance(item.content, ToolResult)]
-    if not results or unique.health.pending_calls:
+    if not results or unique.pending_calls:
         return
     shown: list[list[Item]] = []
     for log in (careless, unique):

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from side_calls import side_reply
 
-from palimpsest.core.calls import Health, HealthProjection
-from palimpsest.core.events import Body, Event, Failed, ModelReplied, ToolReturned, TurnEnded, UserSaid, ViewEdited
+from palimpsest.core.calls import Health, HealthProjection, PendingCalls
+from palimpsest.core.events import Body, Event, Failed, ModelReplied, ToolReturned, ToolStarted, TurnEnded, UserSaid, ViewEdited
 from palimpsest.core.items import Fold, Mask, Text, ToolCall, ToolResult
 
 
@@ -19,6 +19,13 @@ def _projection(*bodies: Body) -> HealthProjection:
 
 def _health(*bodies: Body) -> Health:
     return _projection(*bodies).value()
+
+
+def _pending(*bodies: Body) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    calls = PendingCalls()
+    for seq, body in enumerate(bodies):
+        calls.take(Event(seq, seq - 1, 1_000 + seq, "", body))
+    return calls.pending(), calls.started()
 
 
 def _calls(*tools: str) -> ModelReplied:
@@ -83,12 +90,13 @@ def test_turns_calls_and_the_time_of_the_last_reply_are_known() -> None:
     assert (health.turns, health.calls, health.replied_at) == (1, 2, 1_002)
 
 
-def test_tool_calls_are_open_until_they_return() -> None:
-    replied = _calls("read", "bash", "grep")
+def test_tool_calls_are_pending_until_they_return_and_started_once_their_tool_is() -> None:
+    replied, started = _calls("read", "bash", "grep"), ToolStarted("call-grep", "grep")
     returned = ToolReturned(ToolResult("call-bash"))
-    assert _health(replied).pending_calls == ("call-read", "call-bash", "call-grep")
-    assert _health(replied, returned).pending_calls == ("call-read", "call-grep")
-    assert _health(returned).pending_calls == ()
+    assert _pending(replied) == (("call-read", "call-bash", "call-grep"), ())
+    assert _pending(replied, started, returned) == (("call-read", "call-grep"), ("call-grep",))
+    assert _pending(replied, started, ToolReturned(ToolResult("call-grep"))) == (("call-read", "call-bash"), ())
+    assert _pending(returned) == ((), ())
 
 
 def test_the_counter_of_a_tool_is_zero_after_a_round_that_called_it_and_grows_by_one_a_round() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.audit.sizes import SIZE_RULES, bytes_size, claude_list_size, claude_size, codex_size, json_size, opencode_size
+from palimpsest.audit.sizes import SIZE_RULES, bytes_size, claude_list_size, claude_size, json_size, readable_size, responses_size
 from palimpsest.core.items import Content, Document, Image, Opaque, Signature, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.tokens import decrypted_bytes, palimpsest_size, tool_list_size
 
@@ -36,15 +36,15 @@ def test_every_rule_sizes_every_content(rule: str) -> None:
 @pytest.mark.parametrize(("text", "tokens"), [("", 19), ("abcd", 20), ("abcde", 21), ("港口", 21), ('say "x"\n', 22)])
 @pytest.mark.states("CX-19")
 def test_a_text_costs_a_quarter_of_the_bytes_of_its_json_rounded_up(text: str, tokens: int) -> None:
-    assert codex_size(Text(text)) == tokens
+    assert responses_size(Text(text)) == tokens
 
 
 @pytest.mark.parametrize(("length", "tokens"), [(0, 0), (800, 0), (1_000, 25), (4_000, 588)])
 @pytest.mark.states("CX-19")
 def test_an_encrypted_item_costs_three_quarters_of_its_length_less_650_bytes(length: int, tokens: int) -> None:
     signature = "x" * length
-    assert codex_size(Thinking("a digest", signature=Signature("openai", "m", signature), form="digest")) == tokens
-    assert codex_size(Opaque("openai", "m", f'{{"type":"compaction","encrypted_content":"{signature}"}}')) == tokens
+    assert responses_size(Thinking("a digest", signature=Signature("openai", "m", signature), form="digest")) == tokens
+    assert responses_size(Opaque("openai", "m", f'{{"type":"compaction","encrypted_content":"{signature}"}}')) == tokens
 
 
 @pytest.mark.states("CX-19")
@@ -57,12 +57,12 @@ def test_a_base64_image_counts_7373_bytes_whatever_its_payload() -> None:
     small = Image("image/png", url="data:image/png;base64,aGVsbG8=")
     large = Image("image/png", url="data:image/png;base64," + "aGVsbG8=" * 10_000)
     # {"type":"message","role":"user","content":[{"type":"input_image","image_url":"data:image/png;base64,"}]} has 104 bytes.
-    assert codex_size(small) == codex_size(large) == codex_size(Image("image/png", blob="ab")) == (104 + 7_373 + 3) // 4
+    assert responses_size(small) == responses_size(large) == responses_size(Image("image/png", blob="ab")) == (104 + 7_373 + 3) // 4
 
 
 @pytest.mark.states("CX-19")
 def test_a_linked_image_costs_its_address() -> None:
-    assert codex_size(Image("image/png", url="https://example.com/a.png")) == (82 + 25 + 3) // 4
+    assert responses_size(Image("image/png", url="https://example.com/a.png")) == (82 + 25 + 3) // 4
 
 
 @pytest.mark.states("CX-19")
@@ -70,14 +70,14 @@ def test_an_image_within_a_result_and_within_raw_json_counts_the_same_payload() 
     def result(url: str) -> ToolResult:
         return ToolResult("c1", (Text("see"), Image("image/png", url=url)))
 
-    assert codex_size(result("data:image/png;base64,AAAA")) == codex_size(result("data:image/png;base64," + "A" * 90_000))
+    assert responses_size(result("data:image/png;base64,AAAA")) == responses_size(result("data:image/png;base64," + "A" * 90_000))
     raw = '{"type":"message","content":[{"type":"input_image","image_url":"data:image/jpeg;base64,%s"}]}'
-    assert codex_size(Opaque("openai", "m", raw % "A")) == codex_size(Opaque("openai", "m", raw % ("A" * 50_000))) > 1_844
+    assert responses_size(Opaque("openai", "m", raw % "A")) == responses_size(Opaque("openai", "m", raw % ("A" * 50_000))) > 1_844
 
 
 @pytest.mark.states("CX-19")
 def test_a_ghost_snapshot_costs_nothing() -> None:
-    assert codex_size(Opaque("openai", "m", '{"type":"ghost_snapshot","ghost_commit":{"id":"abc"}}')) == 0
+    assert responses_size(Opaque("openai", "m", '{"type":"ghost_snapshot","ghost_commit":{"id":"abc"}}')) == 0
 
 
 @pytest.mark.parametrize(("text", "tokens"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("港口比小", 1), ("x" * 400, 100)])
@@ -99,11 +99,11 @@ def test_a_list_without_usage_counts_four_thirds_rounded_up(sizes: tuple[int, ..
 
 @pytest.mark.parametrize(("length", "tokens"), [(0, 0), (1, 0), (2, 1), (5, 1), (6, 2), (40_400, 10_100)])
 def test_opencode_rounds_a_quarter_of_the_characters_to_the_nearest(length: int, tokens: int) -> None:
-    assert opencode_size(ToolResult("c1", (Text("x" * length),))) == tokens
+    assert readable_size(ToolResult("c1", (Text("x" * length),))) == tokens
 
 
 def test_opencode_counts_no_pictures() -> None:
-    assert opencode_size(ToolResult("c1", (Text("abcd"), Image("image/png", blob="ab")))) == 1
+    assert readable_size(ToolResult("c1", (Text("abcd"), Image("image/png", blob="ab")))) == 1
 
 
 def test_json_size_counts_characters_and_not_bytes() -> None:

@@ -7,7 +7,7 @@ from histories import Step, new_log, steps, tell
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palimpsest.audit.sizes import claude_size, codex_size
+from palimpsest.audit.sizes import claude_size, responses_size
 from palimpsest.core.items import Content, Cover, Item, Text, ToolResult, frozen
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.tokens import CountsTokens, TokenSizes
@@ -101,7 +101,7 @@ def test_an_item_under_a_cached_cover_is_counted_while_it_stays_in_the_request()
 def test_a_masked_result_keeps_its_frame() -> None:
     item = Item("2.0", "result", ToolResult("c1", (Text("x" * 400),), error=True), mask=Cover("[cleared]"))
     assert shown(item) == ToolResult("c1", (Text("[cleared]"),), error=True)
-    assert TokenCounter(codex_size).item(item) == codex_size(ToolResult("c1", (Text("[cleared]"),)))
+    assert TokenCounter(responses_size).item(item) == responses_size(ToolResult("c1", (Text("[cleared]"),)))
 
 
 def test_the_factor_can_change_without_counting_again() -> None:

@@ -21,7 +21,7 @@ from palimpsest.providers.scripted import BrokenReply, Scripted, ScriptedAnswer,
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models import card
 from palimpsest.wire.request import Tool
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 MODELS = ("claude-sonnet-4-5", "gpt-5.5", "openai-compatible/x")
 PARTS: st.SearchStrategy[Content] = st.one_of(
@@ -49,7 +49,7 @@ def next_request_is_valid(session: Session) -> bool:
     """Whether every provider would take the request that comes next, once the tools of a whole reply have returned."""
     for item in session.log.view.items:
         content = item.content
-        if isinstance(content, ToolCall) and content.call_id in session.log.health.pending_calls:
+        if isinstance(content, ToolCall) and content.call_id in session.log.pending_calls:
             session.log.append(ToolReturned(ToolResult(content.call_id, (Text("done"),))))
     say(session, "go on")
     requests = [(model, encode(session.log.view, card(model)).body) for model in MODELS]

@@ -21,7 +21,7 @@ from palimpsest.providers.scripted import Scripted
 from palimpsest.wire.encode import past_request
 from palimpsest.wire.models import ModelCard, card
 from palimpsest.wire.request import Tool
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 SONNET = "claude-sonnet-4-5"
 

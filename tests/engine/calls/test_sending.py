@@ -108,7 +108,7 @@ def test_an_interrupted_tool_call_is_recorded_and_does_not_enter_the_view() -> N
     assert isinstance(outcome.body, Interrupted)
     assert outcome.body.parts[2] == ToolCall("c1", "read", '{"path')
     assert [item.kind for item in session.log.view.items] == ["user", "thinking", "assistant"]
-    assert session.log.health.pending_calls == ()
+    assert session.log.pending_calls == ()
 
 
 def test_a_cancelled_call_is_recorded_as_interrupted_with_the_parts_that_arrived() -> None:

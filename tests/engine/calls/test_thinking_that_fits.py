@@ -54,7 +54,7 @@ def said_at_random(chance: random.Random, *, blanks: bool) -> list[dict[str, Any
                 thinks(f"t{chance.random()}"),
                 says(f"words {chance.random()}"),
                 thinks(""),
-                says("\n\n" if blanks else f"other {chance.random()}"),
+                says(f"\n{' ' * chance.randint(0, 99)}\n" if blanks else f"other {chance.random()}"),
             )
         )
         for _ in range(chance.randint(1, 5))
@@ -232,7 +232,7 @@ def test_reasoning_that_openai_would_drop_is_left_out_of_the_request() -> None:
 @pytest.mark.states("PV-70", "PV-73")
 def test_openai_drops_no_reasoning_that_is_sent_and_another_effort_is_stated_in_the_list(seed: int, steps: list[str]) -> None:
     # Its effort is low unless another one is asked for.
-    walk = Walk(seed, blanks=False, model="gpt-6-astra")
+    walk = Walk(seed, model="gpt-6-astra")
     for name in (*steps, "turn"):
         walk.step(name)
         body = walk.double.bodies[-1]
@@ -240,6 +240,18 @@ def test_openai_drops_no_reasoning_that_is_sent_and_another_effort_is_stated_in_
         if name == "turn":
             assert [body["reasoning"].get("effort") or "low", *stated][-1] == (walk.session.params.effort or "low")
     assert (dict(walk.double.counts.refused), walk.double.counts.thinking_dropped) == ({}, 0)
+    assert needless(walk.double) == []
+
+
+@pytest.mark.states("PV-13", "PV-70")
+def test_reasoning_behind_white_space_of_its_reply_goes_back_to_openai_as_that_does() -> None:
+    double = StrictProvider([[says("\n\n"), thinks("hm"), calls("ls")], "Done."], thinks=False)
+    session = strict_session(double, "gpt-6.1-sol")
+    say(session, "begin")
+    turn(session)
+    turn(session)
+    assert [item["type"] for item in double.bodies[-1]["input"]][1:4] == ["message", "reasoning", "function_call"]
+    assert (double.records[-1].thinking_kept, double.counts.thinking_dropped) == (1, 0)
 
 
 @pytest.mark.states("PV-11", "PV-19")

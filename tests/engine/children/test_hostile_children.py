@@ -195,8 +195,7 @@ def test_children_stop_when_the_turn_that_started_them_has_cost_enough(tmp_path:
         steps = ((spawn("Ada"), spawn("Bob")), wait("Ada"), "never")
         async with family.agent(*steps, children=scripts, limits=Limits(usd=0.15)) as agent:
             answer = await agent.ask("go")
-            assert agent.meter is not None
-            return agent.id, answer.stop, agent.meter.spent().usd or 0.0
+            return agent.id, answer.stop, agent.cost_usd() or 0.0
 
     session, stop, usd = asyncio.run(run())
     reason = "The limit of dollars or tokens of the turn that started it was reached."

@@ -17,7 +17,8 @@ from loops import calls
 from palimpsest.agent.agent import Agent
 from palimpsest.agent.hooks import Hook, HookCall
 from palimpsest.coding.build import equip
-from palimpsest.coding.mcp_servers import MISSING_EXTRA, ServedContext
+from palimpsest.coding.mcp.connection import ServerConnection
+from palimpsest.coding.mcp_servers import MISSING_EXTRA, McpServers
 from palimpsest.coding.settings import CodingSettings, McpSettings, refuse_all
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import (
@@ -179,6 +180,14 @@ def test_a_pending_call_of_a_session_that_was_killed_runs_once_its_server_has_jo
     assert "mcp__normal__add" in resumed.declared()
 
 
+def connections_of(agent: Agent) -> list[ServerConnection]:
+    """The connections to the servers of an agent, which have been started."""
+    servers = getattr(agent.parts.expand, "__self__", None)
+    assert isinstance(servers, McpServers)
+    assert servers._connections is not None
+    return servers._connections
+
+
 def test_a_server_that_is_late_joins_with_a_later_turn(tmp_path: Path) -> None:
     configure(tmp_path, normal=mcp_server.command("normal"))
     provider = Scripted("one", "two")
@@ -187,9 +196,7 @@ def test_a_server_that_is_late_joins_with_a_later_turn(tmp_path: Path) -> None:
         async with Agent("claude-sonnet-4-5", provider=provider, cwd=tmp_path) as agent:
             equip(agent, Home.in_memory(), CodingSettings(sandbox="off", tools=(), mcp=McpSettings(start_seconds=0.001)))
             await agent.ask("first")
-            assert isinstance(agent.context, ServedContext)
-            connections = agent.context._servers._connections
-            assert connections is not None
+            connections = connections_of(agent)
             assert [await connection.started() for connection in connections] == [True]
             await agent.ask("second")
             return list(agent.session.log.reader.run(1, agent.session.log.tip))
@@ -214,9 +221,7 @@ def test_a_tool_that_a_server_gets_during_the_session_joins_with_the_next_turn(t
         async with Agent("claude-sonnet-4-5", provider=provider, cwd=tmp_path) as agent:
             equip(agent, Home.in_memory(), CodingSettings(sandbox="off", allow=ALLOWED, tools=(), mcp=PATIENT))
             await agent.ask("grow")
-            assert isinstance(agent.context, ServedContext)
-            connections = agent.context._servers._connections
-            assert connections is not None
+            connections = connections_of(agent)
             async with asyncio.timeout(120):
                 while connections[0].catalogue.tools[-1].name != "grown":
                     await connections[0].call_tool("add", {"a": 1, "b": 1})

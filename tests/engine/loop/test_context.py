@@ -12,7 +12,7 @@ from worlds import MemoryWorld, state, state_context, texts
 
 from palimpsest.agent.editing import run_policies
 from palimpsest.agent.session import Session, in_thread
-from palimpsest.coding.world import LocalWorld, session_state
+from palimpsest.coding.world import LocalWorld, session_state, unconfined
 from palimpsest.core.events import ContextStated, UserSaid
 from palimpsest.core.items import Text, text_of
 from palimpsest.core.view import CHANGED
@@ -178,7 +178,9 @@ def test_a_real_project_is_observed_outside_of_the_event_loop(tmp_path: Path) ->
     (tmp_path / "AGENTS.md").write_text("be kind")
     session = work(profile("palimpsest"))
     session.environment = replace(session.environment, offload=in_thread)
-    world = LocalWorld(session_state(session, tmp_path, home=str(tmp_path / "home")), FixedClock(1_700_000_000_000))
+    world = LocalWorld(
+        session_state(session, tmp_path, home=str(tmp_path / "home")), FixedClock(1_700_000_000_000), hides=lambda _: False, wrap=unconfined
+    )
 
     async def twice() -> list[bool]:
         first = await state_context(session, world)

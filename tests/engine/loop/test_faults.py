@@ -27,7 +27,7 @@ from palimpsest.providers.retrying import NO_RETRIES
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.in_memory import MemoryFile
 from palimpsest.wire.models import ModelCard, WireName, card
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 CARDS: dict[WireName, ModelCard] = {
     "anthropic": card("claude-sonnet-4-6"),

@@ -14,7 +14,7 @@ from palimpsest.core.items import Fold, Mask
 from palimpsest.core.ports import Provider
 from palimpsest.providers.scripted import Scripted
 from palimpsest.wire.models import ModelCard, card
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 SUMMARY = "<summary>\n## Goal\nCount the words of all parts.\n</summary>"
 PROMPT = "count the words of every part"

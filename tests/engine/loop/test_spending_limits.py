@@ -5,9 +5,11 @@ import dataclasses
 import gc
 from collections.abc import Generator
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from every_case import every_case
 from families import Family, routed, spawn, wait
@@ -15,16 +17,20 @@ from msgspec.structs import replace
 
 from palimpsest.agent.agent import Agent
 from palimpsest.agent.hooks import Hook, HookResult
-from palimpsest.agent.limits import Limits
+from palimpsest.agent.limits import Limits, session_usd
 from palimpsest.agent.named_profiles import profile
 from palimpsest.core.errors import BadInput, ConnectionLost
 from palimpsest.core.events import Failed, JobRan, ModelReplied, ToolReturned, Usage, UsageBeside
 from palimpsest.core.items import Text, ToolCall, text_of
 from palimpsest.core.plans import Answer, Ask, JobLimits, JobMoment, JobPlan, JobSituation, Moment, Proposal, Situation, Want
+from palimpsest.policies.profile import Profile
 from palimpsest.providers.retrying import RetryPolicy
 from palimpsest.providers.scripted import BrokenReply, Scripted
 from palimpsest.stores.home import Home
+from palimpsest.stores.in_memory import FixedClock
 from palimpsest.wire.card_files import parse_cards
+from palimpsest.wire.models import card
+from palimpsest.wire.request import Params
 
 LARGE = Usage(input=10_000_000, output=10)
 
@@ -64,11 +70,48 @@ def test_a_limit_in_dollars_is_refused_before_anything_is_made_if_no_price_is_kn
 def test_a_limit_in_dollars_is_refused_if_requests_ask_for_a_tier_of_unknown_price(tier: str) -> None:
     home, way = Home.in_memory(), profile("codex", {"service_tier": tier})
     if tier == "standard":
-        assert Agent("gpt-5.5", profile=way, home=home, provider=Scripted(), limits=Limits(usd=2)).limits.usd == 2
+        assert Agent("gpt-5.5", profile=way, home=home, provider=Scripted(), limits=Limits(usd=2)).parts.limits.usd == 2
         return
     with pytest.raises(BadInput, match=r"the limit of \$2 cannot be kept, because no price is known for the tier, .* ask for the standard"):
         Agent("gpt-5.5", profile=way, home=home, provider=Scripted(), limits=Limits(usd=2))
     assert list(home.store.stats()) == []
+
+
+@pytest.mark.parametrize("field", ["web_search_options", "search_parameters", "plugins"])
+def test_a_limit_in_dollars_is_refused_if_requests_offer_a_search_that_is_billed_beside_the_tokens(field: str) -> None:
+    params = Params(extra=msgspec.Raw(msgspec.json.encode({field: {}})))
+    with pytest.raises(BadInput, match=r"the limit of \$2 cannot be kept, because no price is known for the tier, speed, place or search"):
+        Limits(usd=2).check(card("gpt-5.5"), params)
+
+
+def test_a_turn_with_a_limit_in_dollars_ends_after_a_call_in_which_the_provider_ran_a_tool_that_it_bills() -> None:
+    searched = ModelReplied((ToolCall("call", "nothing", "{}"),), usage=Usage(100, output=1), stop="tool_use", tier="tool=web_search")
+
+    async def run() -> tuple[str, int, float | None]:
+        provider = Scripted(searched, searched)
+        async with Agent("claude-sonnet-4-5", provider=provider, tools=[nothing], limits=Limits(usd=9)) as agent:
+            stop = (await agent.ask("go")).stop
+            return stop, len(provider.requests), session_usd(agent.session)
+
+    assert asyncio.run(run()) == ("price_unknown", 1, None)
+
+
+@pytest.mark.states("PV-78")
+def test_an_agent_that_runs_over_midnight_prices_each_call_by_its_own_day() -> None:
+    clock = FixedClock(int(datetime.fromisoformat("2026-11-30T23:59:00+00:00").timestamp() * 1_000))
+    million = Usage(input=1_000_000, output=1)
+
+    async def run() -> list[float | None]:
+        provider = Scripted(*(ModelReplied((Text("hi"),), usage=million, stop="end_turn") for _ in range(2)))
+        async with Agent("gemini-4-argon", home=Home.in_memory(clock), provider=provider) as agent:
+            costs = []
+            for _ in range(2):
+                await agent.ask("go")
+                costs.append(session_usd(agent.session))
+                clock.time += 120_000
+            return costs
+
+    assert asyncio.run(run()) == pytest.approx([2, 6], abs=0.001)
 
 
 def test_a_model_that_its_card_calls_free_takes_a_limit_in_dollars() -> None:
@@ -133,13 +176,17 @@ class Asking:
 
 
 def test_a_job_with_a_budget_in_dollars_asks_no_model_of_unknown_price_and_says_why() -> None:
-    async def run(limits: JobLimits) -> list[tuple[str, str]]:
-        async with Agent("openai-compatible/mine", provider=Scripted("hi", "word"), jobs=[Asking(limits)]) as agent:
+    async def run(limits: JobLimits, model: str = "openai-compatible/mine", way: str | Profile = "palimpsest") -> list[tuple[str, str]]:
+        async with Agent(model, profile=way, provider=Scripted("hi", "word"), jobs=[Asking(limits)]) as agent:
             await agent.ask("go")
             await agent.jobs.close()
             return [(event.body.status, event.body.why) for event in agent.session.log.events() if isinstance(event.body, JobRan)]
 
     advice = "write its prices into cards.toml, or turn the job off"
+    fast = "no price is known for the tier, speed, place or search that requests ask for, so that $1 cannot be kept"
+    assert asyncio.run(run(JobLimits(1.0, 1, 5.0), "gpt-5.5", profile("codex", {"service_tier": "fast"}))) == [
+        ("skipped", f"{fast}; {advice}")
+    ]
     why = f"no price is known for openai-compatible/mine, so that $1 cannot be kept; {advice}"
     assert asyncio.run(run(JobLimits(1.0, 1, 5.0))) == [("skipped", why)]
     assert asyncio.run(run(JobLimits(None, 1, 5.0))) == [("done", "")]

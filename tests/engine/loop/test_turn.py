@@ -92,7 +92,7 @@ def test_a_limit_ends_the_turn_with_its_name_after_the_results_are_recorded(limi
     typed(loop.session, "go")
     assert asyncio.run(run_turn(loop)) == stop
     assert bodies(loop.session)[-1] == TurnEnded(stop)
-    assert loop.session.log.health.pending_calls == ()
+    assert loop.session.log.pending_calls == ()
 
 
 def test_calls_of_one_reply_beyond_the_limit_of_tool_calls_are_not_run_and_say_so() -> None:
@@ -109,7 +109,7 @@ def test_calls_of_one_reply_beyond_the_limit_of_tool_calls_are_not_run_and_say_s
     assert ran == ["first", "0", "1"]
     refused = "Not run: the turn reached its limit of tool calls before this one."
     assert results(loop.session) == [("a", "noted"), ("c0", "noted"), ("c1", "noted"), *[(f"c{n}", refused) for n in range(2, 500)]]
-    assert loop.session.log.health.pending_calls == ()
+    assert loop.session.log.pending_calls == ()
 
 
 def test_calls_beyond_the_limit_are_answered_before_queued_input_joins() -> None:

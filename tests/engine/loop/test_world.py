@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 from workplace import work
 
-from palimpsest.coding.world import FETCH_SECONDS, LocalWorld, git_facts, local_timezone, session_state
+from palimpsest.coding.world import FETCH_SECONDS, LocalWorld, git_facts, local_timezone, session_state, unconfined
+from palimpsest.core.errors import StoreError
 from palimpsest.policies.named import profile
 from palimpsest.sources.instructions import claude_files, configured_files
 from palimpsest.sources.source import FolderEntry, GitFacts, SessionState
 from palimpsest.stores.in_memory import FixedClock
+from palimpsest.stores.shadow_git import borrowed_git
 
 pytestmark = pytest.mark.machine
 
@@ -27,7 +29,11 @@ NOON = 1_700_000_000_000
 
 
 def world(cwd: Path, **options: Any) -> LocalWorld:
-    return LocalWorld(SessionState(cwd=cwd.as_posix(), home=(cwd / "home").as_posix()), FixedClock(NOON), **options)
+    return LocalWorld(
+        SessionState(cwd=cwd.as_posix(), home=(cwd / "home").as_posix()),
+        FixedClock(NOON),
+        **{"hides": lambda _: False, "wrap": unconfined, **options},
+    )
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -90,13 +96,13 @@ def test_git_gives_branch_status_and_commits_and_nothing_outside_of_a_repository
     git(repository, "commit", "-q", "-m", "first line\n\nbody")
     git(repository, "switch", "-q", "-c", "topic")
     (repository / "b").touch()
-    facts = git_facts(str(repository))
+    facts = git_facts(str(repository), unconfined)
 
     assert facts is not None
     assert (facts.branch, facts.main_branch, facts.status) == ("topic", "main", ("?? b",))
     assert [line.partition(" ")[2] for line in facts.commits] == ["first line"]
-    assert git_facts(str(tmp_path)) is None
-    assert git_facts(f"{tmp_path}/missing") is None
+    assert git_facts(str(tmp_path), unconfined) is None
+    assert git_facts(f"{tmp_path}/missing", unconfined) is None
 
 
 UNREAD = ("(unknown: git did not answer, or the repository leads out of its folder)",)
@@ -115,14 +121,14 @@ def repository(folder: Path) -> Path:
 
 def test_the_settings_of_a_repository_change_nothing_of_what_is_shown(tmp_path: Path) -> None:
     place = repository(tmp_path / "repo")
-    before = git_facts(str(place))
+    before = git_facts(str(place), unconfined)
     git(place, "config", "core.fsmonitor", "false")
     git(place, "config", "status.branch", "true")
     git(place, "config", "log.showSignature", "true")
 
     assert before is not None
     assert (before.branch, before.main_branch, before.status, len(before.commits)) == ("main", "main", (" M a",), 1)
-    assert git_facts(str(place)) == before
+    assert git_facts(str(place), unconfined) == before
 
 
 def test_a_work_tree_and_a_submodule_show_their_own_state(tmp_path: Path) -> None:
@@ -132,7 +138,7 @@ def test_a_work_tree_and_a_submodule_show_their_own_state(tmp_path: Path) -> Non
     git(outer, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(place), "inner")
     (tmp_path / "tree" / "new").touch()
     (outer / "inner" / "a").unlink()
-    facts = [git_facts(str(folder)) for folder in (tmp_path / "tree", outer / "inner", outer)]
+    facts = [git_facts(str(folder), unconfined) for folder in (tmp_path / "tree", outer / "inner", outer)]
 
     assert [(each.branch, each.status, len(each.commits)) for each in facts if each is not None] == [
         ("topic", ("?? new",), 1),
@@ -145,7 +151,20 @@ def test_a_work_tree_and_a_submodule_show_their_own_state(tmp_path: Path) -> Non
 def test_a_repository_that_leads_out_of_its_folder_is_unknown(tmp_path: Path) -> None:
     place = repository(tmp_path / "repo")
     (place / ".git/commondir").write_text("../other\n")
-    assert git_facts(str(place)) == GitFacts("(unknown)", "", UNREAD)
+    assert git_facts(str(place), unconfined) == GitFacts("(unknown)", "", UNREAD)
+
+
+def test_a_repository_with_a_named_pipe_among_its_references_is_unknown_at_once(tmp_path: Path) -> None:
+    place = repository(tmp_path / "repo")
+    deep = place / ".git/refs/tags" / "deep"
+    (place / ".git/refs/heads/gone").symlink_to("nothing")
+    assert git_facts(str(place), unconfined) != GitFacts("(unknown)", "", UNREAD)
+    deep.mkdir(parents=True)
+    os.mkfifo(deep / "pipe")
+    # Git would wait for the other end until its time is over.
+    with pytest.raises(StoreError, match="this is not a regular file"), borrowed_git(place, seconds=600):
+        pass
+    assert git_facts(str(place), unconfined) == GitFacts("(unknown)", "", UNREAD)
 
 
 def test_git_gets_no_key_of_the_environment_and_runs_where_it_is_put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +182,7 @@ def test_a_long_status_is_cut_and_the_rest_of_what_git_says_is_kept(tmp_path: Pa
     place = repository(tmp_path / "repo")
     for number in range(800):
         (place / f"{number:03}{'x' * 100}").touch()
-    facts = git_facts(str(place))
+    facts = git_facts(str(place), unconfined)
 
     assert facts is not None
     assert (facts.branch, facts.main_branch, len(facts.commits)) == ("main", "main", 1)
@@ -178,7 +197,7 @@ def test_a_command_of_git_that_does_not_end_is_killed_and_the_others_are_kept(tm
     program.write_text(f"#!/bin/sh\n{stuck}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-    facts = git_facts(str(place))
+    facts = git_facts(str(place), unconfined)
 
     assert facts is not None
     assert (facts.branch, facts.main_branch, facts.status, len(facts.commits)) == ("main", "main", UNREAD, 1)

@@ -7,13 +7,15 @@ from codex_homes import CODEX, PUBLIC, SESSION, bodies, imported
 from corpus import WITHOUT
 from readings import Home, faults
 from readings import said as said_in
-from rollouts import THREAD, Line, context, item, line, message, meta, said, write
+from rollouts import THREAD, Line, answered, context, counted, item, line, message, meta, said, write
 
 from palimpsest.core.events import ModelReplied, SessionOpened, Usage, UserSaid
 from palimpsest.core.items import Opaque, Text
+from palimpsest.core.log import Log
 from palimpsest.exchange.importing import import_session
 from palimpsest.exchange.transcript import ReadProblem, TranscriptSource
 from palimpsest.stores.in_memory import FixedClock
+from palimpsest.wire.models import PriceBook
 
 needs_corpus = pytest.mark.skipif(not PUBLIC, reason=WITHOUT)
 
@@ -66,6 +68,15 @@ def test_searches_pictures_and_compactions_of_the_provider_stay_closed_with_word
     ]
     home, session = imported(path)
     assert faults(home, session) == []
+
+
+def test_what_a_call_cost_in_which_the_provider_searched_is_unknown_because_it_bills_the_search_too(tmp_path: Path) -> None:
+    search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "cats"}}
+    path = write(tmp_path, meta(), context(), said("a"), item(**search), answered("Cats purr."), counted(105, 100, written=5))
+    home, session = imported(path)
+    with Log.open(home.store, session, FixedClock()) as log:
+        assert [each.tier for each in bodies(path) if isinstance(each, ModelReplied)] == ["tool=web_search"]
+        assert (log.ledger.usage.total, PriceBook().ledger_usd(log.ledger)) == (105, None)
 
 
 def test_files_that_are_no_rollouts_are_passed_over_or_named(tmp_path: Path) -> None:

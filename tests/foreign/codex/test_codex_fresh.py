@@ -10,7 +10,7 @@ from readings import Home
 from rollouts import answered, context, counted, ended, message, meta, write
 from rollouts import said as typed
 
-from palimpsest.audit.sizes import codex_size
+from palimpsest.audit.sizes import responses_size
 from palimpsest.core.events import CallStarted, ContextStated, Interrupted, ModelReplied, Statement, Usage, UserSaid, ViewEdited
 from palimpsest.core.items import Fold, Mask, Put, Signature, Text, Thinking, ToolCall
 from palimpsest.core.log import Log
@@ -91,7 +91,7 @@ def test_an_edit_without_a_count_changes_the_reported_tokens_by_the_rule_of_code
     log.append(ViewEdited((Mask((cleared.id,), "[cleared]"),), by="test"))
     log.append(UserSaid((Text("more"),)))
     # The provider reported 115; the result has 16 tokens and its mask 17, and the message comes after both lines.
-    assert codex_size(cleared.content) == 16
+    assert responses_size(cleared.content) == 16
     assert counts(write_codex(log, blobs))[2:] == [("compacted", 0, 0), ("token_count", 115 - 16 + 17, 225)]
 
 

@@ -11,7 +11,7 @@ from palimpsest.core.redaction import redact
 from palimpsest.exchange.resume import whole_view, write_request
 from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.models import WireName
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 _WIRES: tuple[WireName, ...] = ("anthropic", "responses", "chat")
 KEY = "sk-ant-" + "a1B2" * 10

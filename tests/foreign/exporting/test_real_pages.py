@@ -17,7 +17,7 @@ from palimpsest.exchange.resume import write_request
 from palimpsest.exchange.transcript import TranscriptSource
 from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.models import WireName
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 _WIRES: tuple[WireName, ...] = ("anthropic", "responses", "chat")
 _BIGGEST = 1_500_000

@@ -13,7 +13,7 @@ from palimpsest.stores.in_memory import FixedClock
 from palimpsest.wire.encode import encode
 from palimpsest.wire.json_reading import dump, parse
 from palimpsest.wire.models import card
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 MARKER = ("context", "What did we do so far?")
 CLEARED = "[Old tool result content cleared]"

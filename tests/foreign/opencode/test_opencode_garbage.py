@@ -15,7 +15,7 @@ from palimpsest.exchange.transcript import TranscriptSource
 from palimpsest.stores.in_memory import FixedClock
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models import card
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 JUNK = st.sampled_from([None, True, -1, 2**60, 1.5, "", "x", "\ud800", "\x00", [], [1, "a"], {}, {"type": "tool"}, {"created": "soon"}])
 

@@ -30,7 +30,7 @@ from palimpsest.exchange.importing import provenance_of
 from palimpsest.stores.in_memory import FixedClock
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models import card
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 EXPORTS = corpus("opencode-export/*.json")
 CARDS = [card("claude-sonnet-4-5"), card("gpt-5.5"), card("openai-compatible/x")]

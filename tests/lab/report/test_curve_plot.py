@@ -2,8 +2,9 @@
 
 from xml.etree import ElementTree as ET
 
-from pal.replay.curve import CurvePoint, curve_chart, curve_picture
+from pal.replay.curve import CurvePoint, curve_chart
 from pal.replay.outcome import CardRun
+from pal_lab.cost.curve import curve_picture
 
 RIVAL = "claude-code-2.1.325"
 POINTS = (

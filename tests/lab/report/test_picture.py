@@ -4,7 +4,7 @@ from xml.etree import ElementTree as ET
 
 from replay_samples import comparison
 
-from pal.replay.picture import RequestBytes, picture
+from pal_lab.picture import RequestBytes, picture
 
 ROOT = Path(__file__).parents[3]
 REQUESTS = (

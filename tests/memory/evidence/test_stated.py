@@ -75,6 +75,10 @@ def found(text: str) -> list[tuple[str, str]]:
         ("remember: the schema is at https://b.example/api?wsdl now", "feedback", "the schema is at https://b.example/api?wsdl now"),
         ("remember: match colou?r in both", "feedback", "match colou?r in both"),
         ("记住：问候语是“好吗”", "feedback", "问候语是“好吗”"),
+        ("remember: links match https?:// at the start", "feedback", "links match https?:// at the start"),
+        ("remember: tags match ^v?[0-9]+$", "feedback", "tags match ^v?[0-9]+$"),
+        ("remember: `GET /items?limit` is paged", "feedback", "`GET /items?limit` is paged"),
+        ('remember: "uv run" starts the tests', "feedback", '"uv run" starts the tests'),
     ],
 )
 def test_a_message_in_the_form_of_a_command_is_a_note_of_what_follows(message: str, kind: str, text: str) -> None:
@@ -91,6 +95,10 @@ def test_a_message_in_the_form_of_a_command_is_a_note_of_what_follows(message: s
         *("<b>remember: do we use uv?</b>", "remember: <b>do we use uv?</b>", "remember that we use uv?thanks", "remember: use uv\n?"),
         *("remember that do we\nuse uv or pip?", "remember: use uv.\n\n?!", "remember: do we use uv??thanks."),
         *("remember: `do we use uv?`", "remember that we use uv?, thanks", "remember, do we use uv؟", "remember: did we (or you?)."),
+        *("remember: uv2?thanks", "remember: is it 8080?thanks", "remember: uv or pip?1", "remember: uv or pip?-thx", "remember: uv?/b"),
+        *("remember: is it `uv`?thanks", "remember: is it uv(3)?thanks", "remember: is it pip?“thanks”", "remember: is it pip?&nbsp;"),
+        *("remember: is it uv﹖", "remember: is it uv❓", "remember: is it uv⸮", "remember: ¿usamos uv", "remember: μένει uv\u037e"),
+        *("记住：我们用uv吗谢谢", "记住：“我们用 uv 吗”", "记住：用 uv 呢，还是 pip", "记住：我们用 uv 么", "记住：我们用 uv 么，谢谢"),
         *("记住：用 uv 吗～", "记住：还用 uv 吗，谢谢", "记住：还用 uv 吗 谢谢", "remember that we use uv?\u200b", "remember: uv ⁉️"),
         *("Do you remember that we use uv?", "do you remember: the port?", "can you remember that we use uv?", "You remember that?"),
         *("记住了吗？", "记住了吗", "记住了", "请记住了吗", "记住没有？", "记住：用什么？", "还记住我吗", "你记住了吗？", "记住 我是谁吗"),

@@ -18,7 +18,7 @@ from palimpsest.policies.limits import prompt
 from palimpsest.policies.named import profile
 from palimpsest.providers.scripted import Scripted, ScriptedReply
 from palimpsest.wire.encode import encode
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 GOOD = (
     "## Goal\nMake the parser faster [1.0]\n## Approach\nProfile first [3]\n"

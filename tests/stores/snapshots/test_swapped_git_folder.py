@@ -10,7 +10,7 @@ from git_projects import git
 DRIVER = """\
 import os, sys
 from pathlib import Path
-from palimpsest.coding.world import git_facts
+from palimpsest.coding.world import git_facts, unconfined
 
 project, temp, outside, moment = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 count, busy = 0, False
@@ -29,7 +29,7 @@ def swap(event, words):
     busy = False
 
 sys.addaudithook(swap)
-git_facts(str(project), temp=temp)
+git_facts(str(project), unconfined, temp)
 print(count)
 """
 

@@ -24,7 +24,7 @@ from palimpsest.exchange.formats import FORMATS, format_named
 from palimpsest.exchange.importing import import_session
 from palimpsest.stores.home import Home
 from palimpsest.wire.encode import Encoder
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 _PROCESSES = 2
 _SHOWN = 5

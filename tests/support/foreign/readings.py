@@ -13,7 +13,7 @@ from palimpsest.exchange.transcript import Format, ReadProblem, TranscriptSource
 from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.encode import Encoder
 from palimpsest.wire.models import card
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 CARDS = tuple(card(name) for name in ("claude-sonnet-4-5", "gpt-5.5", "openai-compatible/x"))
 

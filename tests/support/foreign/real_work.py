@@ -25,7 +25,7 @@ from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models import ModelCard, card
 from palimpsest.wire.request import DEFAULTS
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 CLAUDE = card("claude-sonnet-4-5")
 

@@ -28,7 +28,7 @@ class MemorySession:
         (folder / "project").mkdir(exist_ok=True)
         self.home = Home(folder / "home", FixedClock(NOW, 1_000))
         self.agent = Agent(MODEL, provider=Scripted(), cwd=folder / "project", home=self.home)
-        found = session_memory(self.agent, self.home, MemoryConfig(tool=tool))
+        found = session_memory(self.agent.session, self.agent.toolbox.workspace.root, self.home, MemoryConfig(tool=tool))
         assert found is not None
         self.memory: SessionMemory = found
         (self.tool,) = memory_tools(found)

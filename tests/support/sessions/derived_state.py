@@ -2,8 +2,7 @@
 
 from msgspec.json import decode
 
-from palimpsest.agent.session import Session
-from palimpsest.audit.derived import AuditProjections
+from palimpsest.agent.session import AuditProjections, Session
 from palimpsest.core.log import Log
 from palimpsest.core.view import View
 from palimpsest.stores.in_memory import MemoryFile

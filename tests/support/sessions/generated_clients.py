@@ -76,6 +76,7 @@ class _Client:
         self.note = "The branch is main."
         self.messages: list[dict[str, Any]] = [self._said()]
         self.branches: list[list[dict[str, Any]]] = []
+        self.current = 0
 
     def _text(self, lines: int) -> str:
         random = self.random
@@ -113,6 +114,8 @@ class _Client:
 
     def _pause(self) -> float:
         random = self.random
+        if self.scenario == "pingpong" and random.random() < 0.05:
+            return random.choice((200.0, _LIVE_S + 20, 1_500.0))
         if self.scenario in ("pauses", "ttl1h") and random.random() < 0.12:
             return random.choice((_LIVE_S + 20, 1_500.0, 4_000.0))
         return random.uniform(3, 60)
@@ -127,10 +130,24 @@ class _Client:
             kept = max(1, len(messages) - 2 * random.randint(1, 8) - 1)
             forked = [*messages[: kept - kept % 2], self._said()]
             self.messages = self.branches.pop(0) if len(self.branches) > 1 and random.random() < 0.5 else forked
+        elif self.scenario == "pingpong":
+            self._change_branch()
         elif self.scenario.startswith("tools") and random.random() < (0.15 if self.scenario == "tools_change" else 0.6):
             self._change_tools()
         elif self.scenario.startswith("system") and random.random() < (0.2 if self.scenario == "system_changes" else 0.8):
             self.note = self._text(random.randint(1, 60))
+
+    def _change_branch(self) -> None:
+        """Up to four long lists are gone on with in turn."""
+        random, lists = self.random, self.branches
+        lists[self.current : self.current + 1] = [self.messages]
+        if self.number > 10 and len(lists) < 4 and random.random() < 0.2:
+            kept = max(1, len(self.messages) - 2 * random.randint(1, 12) - 1)
+            lists.append([*self.messages[: kept - kept % 2], self._said()])
+            self.current = len(lists) - 1
+        elif len(lists) > 1 and random.random() < 0.6:
+            self.current = random.randrange(len(lists))
+        self.messages = lists[self.current]
 
     def _change_tools(self) -> None:
         """Servers of tools come and go: their tools stand behind, before or among the others."""
@@ -179,6 +196,7 @@ SCENARIOS: Final = (
     "rewind",
     "rewinds",
     "fork",
+    "pingpong",
     "pauses",
     "ttl1h",
     "strings",

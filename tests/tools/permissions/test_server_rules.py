@@ -78,6 +78,16 @@ def test_a_tool_of_a_server_that_names_a_restricted_file_is_asked_about(tmp_path
     assert isinstance(decided(tmp_path, "deny read(.env)", "deny mcp__github", args=args), Deny)
 
 
+@pytest.mark.long
+def test_a_tool_of_a_server_is_asked_about_where_too_many_files_may_be_a_restricted_one_by_another_name(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    (tmp_path / "b").hardlink_to(tmp_path / "a")
+    assert decided(tmp_path, "deny read(.env)", kind="reads", args='{"path": "a"}') == Allow("read-only")
+    for number in range(50_000):
+        (tmp_path / str(number)).hardlink_to(tmp_path / "a")
+    assert isinstance(decided(tmp_path, "deny read(.env)", kind="reads", args='{"path": "a"}'), AskUser)
+
+
 @pytest.mark.parametrize("text", ["ba*", "read*", "*__github", "deny b*sh(rm:*)"])
 def test_only_rules_for_tools_of_servers_may_have_a_star_in_the_name(text: str) -> None:
     with pytest.raises(BadInput):

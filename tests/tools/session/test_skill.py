@@ -63,7 +63,7 @@ def load(skills: Shelf, workspace: Path, *hidden: Path, **arguments: object) -> 
 
 @pytest.mark.states("OC-48")
 def test_the_list_shows_name_and_description_and_a_skill_without_one_is_only_loadable(skills: Shelf, tmp_path: Path) -> None:
-    listed = skill_tool(skills, lists=True).declaration.description.partition("The skills:\n")[2]
+    listed = skill_tool(skills, lists=True, hides=lambda _: False).declaration.description.partition("The skills:\n")[2]
     assert listed == "nameless: named by its folder\nrelease: How a release is made."
     assert load(skills, tmp_path, name="nameless").text.endswith("\n\nx")
     assert load(skills, tmp_path, name="quiet").text.endswith("\n\nhush")
@@ -79,8 +79,8 @@ def test_the_path_of_a_skill_loads_it_also_where_another_one_has_its_name(skills
 
 @pytest.mark.states("CL-44")
 def test_a_body_is_absent_until_it_is_asked_for_and_loading_it_runs_nothing(skills: Shelf, tmp_path: Path) -> None:
-    declaration = skill_tool(skills).declaration
-    listing = skill_tool(skills, lists=True).declaration.description
+    declaration = skill_tool(skills, hides=lambda _: False).declaration
+    listing = skill_tool(skills, lists=True, hides=lambda _: False).declaration.description
     assert BODY.strip() not in listing + declaration.description
     folder = skills.folders[1] / "release"
     assert load(skills, tmp_path, name="release") == ToolOutput(

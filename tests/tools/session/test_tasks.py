@@ -304,7 +304,7 @@ def test_the_output_of_a_command_is_in_a_log_file_and_only_its_name_and_size_are
     project.create("a")
 
     async def run(**arguments: object) -> ToolOutput:
-        tools = standard_tools(Shell(project.workspace.root), tasks=project.graph)
+        tools = standard_tools(Shell(project.workspace.root), hides=lambda _: False, tasks=project.graph)
         bash = tools.get("bash")
         assert bash is not None
         return await bash.run(json.dumps(arguments), project.workspace)

@@ -99,10 +99,14 @@ def test_a_process_that_left_the_group_is_ended_with_its_command(area: Area, san
     assert is_free(area.root / "lock")
 
 
-def test_a_process_that_left_the_group_is_ended_also_if_its_command_kills_the_one_that_keeps_it(area: Area) -> None:
+@pytest.mark.parametrize("cleared", ["", "env -i "], ids=["with its environment", "without its environment"])
+@pytest.mark.parametrize("killed", ["$PPID", "0"])
+def test_a_process_that_left_the_group_is_ended_also_if_its_command_kills_the_one_that_keeps_it(
+    area: Area, killed: str, cleared: str
+) -> None:
     os.mkfifo(area.root / "fifo")
-    left = "setsid bash -c 'exec 9> lock; flock 9; echo ready > fifo; exec sleep 1000'"
-    output = output_of(area, Sandbox("none"), f"{left} & read line < fifo; kill -9 $PPID; sleep 1000")
+    left = f"{cleared}setsid bash -c 'exec 9> lock; flock 9; echo ready > fifo; exec sleep 1000'"
+    output = output_of(area, Sandbox("none"), f"{left} & read line < fifo; kill -9 {killed}; sleep 1000")
     assert output == ToolOutput(f"[no output]\n{ENDED}\n[exit code -9]", error=True, exit=-9)
     assert is_free(area.root / "lock")
 

@@ -18,7 +18,7 @@ from palimpsest.wire.media import NotedFetch, bytes_of, media_of
 from palimpsest.wire.models import ModelCard, card
 from palimpsest.wire.request import Params
 from palimpsest.wire.responses import decode_response_object
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 CLAUDE = card("claude-sonnet-4-5")
 GPT = card("gpt-5.5")

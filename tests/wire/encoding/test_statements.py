@@ -13,7 +13,7 @@ from palimpsest.core.view import View
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models import ModelCard, card
 from palimpsest.wire.request import Params
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 SONNET = card("claude-sonnet-4-5")
 OPUS = card("claude-opus-4-8")

@@ -7,7 +7,7 @@ import pytest
 from every_case import every_case
 
 from palimpsest.wire.models import WireName
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 Body = dict[str, Any]
 

@@ -143,3 +143,28 @@ def test_a_reply_says_the_tier_that_the_provider_gave_it_if_that_has_another_pri
     decoding = decoder(wire, CARD)
     decoding.feed("".join(f"data: {json.dumps(event)}\n\n" for event in streams[wire]).encode())
     assert decoding.finish().tier == tier
+
+
+def _blocks_and_usage(blocks: list[object], usage: dict[str, object]) -> dict[str, object]:
+    return SAID | {"content": blocks, "usage": USED | usage}
+
+
+BILLED_TOOLS: list[tuple[WireName, dict[str, object], str]] = [
+    ("anthropic", _blocks_and_usage([], {"server_tool_use": {"web_search_requests": 2, "web_fetch_requests": 1}}), "tool=web_search"),
+    ("anthropic", _blocks_and_usage([], {"server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 3}}), ""),
+    ("anthropic", _blocks_and_usage([{"type": "server_tool_use", "id": "a", "name": "code_execution"}], {}), "tool=code_execution"),
+    ("anthropic", _blocks_and_usage([{"type": "server_tool_use", "id": "a", "name": "tool_search_tool_bm25"}], {}), ""),
+    ("responses", SAID | {"usage": USED, "output": [{"type": "web_search_call", "id": "ws_1"}]}, "tool=web_search"),
+    ("responses", SAID | {"usage": USED, "output": [{"type": "code_interpreter_call", "id": "ci_1"}]}, "tool=code_interpreter"),
+    ("responses", SAID | {"usage": USED, "output": [{"type": "shell_call", "environment": {"type": "container_reference"}}]}, "tool=shell"),
+    ("responses", SAID | {"usage": USED, "output": [{"type": "mcp_call", "id": "m"}, {"type": "shell_call", "call_id": "s"}]}, ""),
+    ("chat", SAID | {"usage": USED | {"num_sources_used": 4}}, "tool=num_sources_used"),
+    ("chat", SAID | {"usage": USED | {"num_sources_used": 0}}, ""),
+]
+
+
+@pytest.mark.parametrize(("wire", "said", "tier"), BILLED_TOOLS)
+def test_a_reply_names_the_tools_that_its_provider_ran_and_bills_beside_the_tokens(
+    wire: WireName, said: dict[str, object], tier: str
+) -> None:
+    assert decode_response(wire, json.dumps(said).encode(), CARD).tier == tier

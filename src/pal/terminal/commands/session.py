@@ -420,7 +420,7 @@ def _process_names(agent: Agent | None) -> Iterable[str]:
 
 
 def _task_numbers(agent: Agent | None) -> Iterable[str]:
-    return () if agent is None else (number for line in agent.open_tasks() if (number := _task_number(line)))
+    return () if agent is None else (number for line in agent.parts.open_tasks() if (number := _task_number(line)))
 
 
 async def _review(terminal: Terminal, what: str) -> None:

@@ -43,12 +43,7 @@ class SkillArguments(Struct, frozen=True, forbid_unknown_fields=True):
     file: Annotated[str, Meta(max_length=500)] = ""
 
 
-def hides_nothing(_: str) -> bool:
-    """Whether a rule restricts reading a file, where there are no rules."""
-    return False
-
-
-def skill_tool(find: FindsSkills, *, lists: bool = False, hides: Callable[[str], bool] = hides_nothing) -> AgentTool:
+def skill_tool(find: FindsSkills, *, hides: Callable[[str], bool], lists: bool = False) -> AgentTool:
     """The tool. The list of skills is stated elsewhere, so that the declaration stays the same when a skill is added.
 
     With `lists` its description holds the list of now, for profiles that state it nowhere else. `hides` tells which files a rule

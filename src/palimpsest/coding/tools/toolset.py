@@ -12,7 +12,7 @@ from palimpsest.agent.workspace import Workspace
 from palimpsest.coding.tools.change import edit_tool, patch_tool, write_tool
 from palimpsest.coding.tools.read import read_tool
 from palimpsest.coding.tools.search import glob_tool, grep_tool
-from palimpsest.coding.tools.skills import FindsSkills, hides_nothing, skill_tool
+from palimpsest.coding.tools.skills import FindsSkills, skill_tool
 from palimpsest.coding.tools.tasks import TaskFiles, TaskGraph, todo_tool
 from palimpsest.coding.tools.web import Fetcher
 
@@ -46,12 +46,12 @@ def task_graph(workspace: Workspace, owner: str = "", folder: str = TASKS_FOLDER
 def standard_tools(
     shell: Shell,
     *,
+    hides: Callable[[str], bool],
     tasks: TaskGraph | None = None,
     archive: LogArchive | None = None,
     recalled_page: Callable[[], int] = full_page,
     skills: FindsSkills | None = None,
     lists_skills: bool = False,
-    hides: Callable[[str], bool] = hides_nothing,
     fetcher: Fetcher | None = None,
     installed: InstalledTools | None = None,
 ) -> Toolset:

@@ -266,7 +266,8 @@ def _usage(lines: Sequence[SourceLine]) -> tuple[Usage, tuple[UsageBeside, ...],
         if (usage.total or tables_at(reported, "iterations")) and usage.output >= best.output:
             best, most = usage, reported
     shown, beside, _ = split_usage(most)
-    return shown, beside, tier_of(most)
+    blocks = [block for line in lines for block in tables_at(table_at(line.json, "message"), "content")]
+    return shown, beside, tier_of(most, most, blocks)
 
 
 def _rendered(line: Json) -> tuple[str, ...]:

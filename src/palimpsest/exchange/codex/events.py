@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
+import msgspec
+
 from palimpsest.core.events import (
     TURN,
     Body,
@@ -41,6 +43,7 @@ from palimpsest.exchange.codex.lines import NAME, PendingOpening, json_object, s
 from palimpsest.exchange.importing import session_id
 from palimpsest.exchange.transcript import ImportContext, ReadEvent
 from palimpsest.wire.json_reading import Json, dump, is_json, number
+from palimpsest.wire.reply import tier_of
 
 # Tokens of user messages, newest first, that a fold of the oldest files keeps.
 KEPT_TOKENS = 20_000
@@ -285,7 +288,10 @@ class PendingReply(PendingEvent):
         """The call, the reply, and the events that follow it."""
         parts = tuple(self.parts)
         stop = "tool_use" if any(isinstance(part, ToolCall) for part in parts) else "end_turn"
-        replied = ModelReplied(parts, usage=self.usage or Usage(), stop=stop, model=self.model, message=self.message, purpose=self.purpose)
+        usage = self.usage or Usage()
+        hosted = (msgspec.json.decode(part.data, type=dict[str, object]) for part in parts if isinstance(part, Opaque))
+        tier = tier_of({}, items=hosted) if usage.total else ""
+        replied = ModelReplied(parts, usage=usage, stop=stop, model=self.model, message=self.message, purpose=self.purpose, tier=tier)
         yield ReadEvent(CallStarted(self.model, "responses", purpose=self.purpose), self.requested_at, f"{self.key}c")
         yield ReadEvent(replied, self.at, self.key, "", store_lines(self.lines, parts, blobs))
         for pending in self.following:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw, structs
 
 from palimpsest.audit.entities import is_context_text
-from palimpsest.audit.sizes import codex_size
+from palimpsest.audit.sizes import responses_size
 from palimpsest.core.budget import used
 from palimpsest.core.events import (
     TURN,
@@ -487,10 +487,10 @@ def _view_tokens(view: View, shown: tuple[Item, ...]) -> int:
     """The tokens of a view: as reported with the last edit plus what was added since, or else by Codex's size rule."""
     reported = view.reported
     if reported is None:
-        return sum(codex_size(item.content) for item in (*view.head, *shown))
+        return sum(responses_size(item.content) for item in (*view.head, *shown))
     if reported.measured is not None:
-        return used(view, TokenCounter(codex_size))
-    return reported.tokens + sum(codex_size(item.content) for item in shown if seq_of(item.id) > reported.seq)
+        return used(view, TokenCounter(responses_size))
+    return reported.tokens + sum(responses_size(item.content) for item in shown if seq_of(item.id) > reported.seq)
 
 
 def _tokens(usage: Usage) -> Json:

@@ -20,7 +20,7 @@ from palimpsest.core.log import Log
 from palimpsest.exchange.claude.sessions_index import with_entry
 from palimpsest.stores.in_memory import FixedClock
 from palimpsest.wire.models import WireName
-from palimpsest.wire.rules import check_request
+from palimpsest.wire.wires import check_request
 
 _LIMITED = """
 import resource, signal

@@ -13,7 +13,7 @@ import pytest
 from model_server import model_saying
 from pal_runs import SMALL, small
 
-from palimpsest.coding.build import RecordedChoice, configured_agent
+from palimpsest.coding.build import RecordedChoice, coding_agent, coding_settings
 from palimpsest.stores.config_files import resolve
 from palimpsest.stores.home import Home
 from palimpsest.wire.models import CARDS, stand_in_note
@@ -195,7 +195,7 @@ def test_limits_come_from_the_configuration_unless_an_option_is_given(workplace:
 def test_the_profile_of_the_agent_has_the_settings_of_the_file(workplace: Workplace) -> None:
     workplace.write("[context]\ncompact_at = 50_000\n")
     settings = resolve(workplace.user_file, None, {})
-    agent = configured_agent(Home.in_memory(), settings, CARDS, notify=print)
+    agent = coding_agent(Home.in_memory(), settings, coding_settings(settings), cards=CARDS, notify=print)
     assert agent.session.profile.budget(agent.session.card).compact_at == 50_000
     agent.close()
 
@@ -204,7 +204,8 @@ def test_a_session_of_a_model_without_a_card_is_resumed_with_a_stand_in_that_is_
     settings = resolve(None, tmp_path, {})
     notices: list[str] = []
 
-    agent = configured_agent(Home.in_memory(), settings, CARDS, recorded=RecordedChoice("claude-opus-9"), notify=notices.append)
+    recorded, coding = RecordedChoice("claude-opus-9"), coding_settings(settings)
+    agent = coding_agent(Home.in_memory(), settings, coding, cards=CARDS, recorded=recorded, notify=notices.append, cwd=tmp_path)
 
     assert (agent.session.card.name, agent.session.card.wire) == ("claude-opus-9", "anthropic")
     assert notices == [f"{stand_in_note('claude-opus-9')}; name another with --model"]

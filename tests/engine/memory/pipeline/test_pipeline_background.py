@@ -30,9 +30,9 @@ def beside(home: Home, scripts: dict[str, Scripted], config: MemoryConfig, turns
     async def run() -> str:
         provider = RoutedScripts(scripts, Scripted(*["ok"] * turns))
         async with Agent("claude-sonnet-4-5", provider=provider, home=home, cwd=home.folder) as agent:
-            memory = session_memory(agent, home, config)
+            memory = session_memory(agent.session, agent.toolbox.workspace.root, home, config)
             assert memory is not None
-            agent.jobs.add(memory_jobs(memory))
+            agent.jobs.add(memory_jobs(memory, agent.parts))
             for _ in range(turns):
                 await agent.ask("hello")
                 await agent.jobs.wait()
@@ -80,9 +80,9 @@ def test_a_session_that_ends_meanwhile_gives_the_claim_back(tmp_path: Path) -> N
     async def run() -> None:
         provider = RoutedScripts({"You read a finished session": Scripted(stalled)}, Scripted("ok"))
         agent = Agent("claude-sonnet-4-5", provider=provider, home=home, cwd=tmp_path)
-        memory = session_memory(agent, home, CONFIG)
+        memory = session_memory(agent.session, agent.toolbox.workspace.root, home, CONFIG)
         assert memory is not None
-        agent.jobs.add(memory_jobs(memory))
+        agent.jobs.add(memory_jobs(memory, agent.parts))
         await agent.ask("hello")
         await stalled.reached.wait()
         await agent.jobs.close(at_once=True)

@@ -42,7 +42,7 @@ def summary(desk: Desk, text: str) -> None:
 
 def text_of(desk: Desk, way: str = "palimpsest") -> str:
     agent = desk.agent(way=way)
-    memory = session_memory(agent, desk.home, MemoryConfig())
+    memory = session_memory(agent.session, agent.toolbox.workspace.root, desk.home, MemoryConfig())
     assert memory is not None
     return head_texts(memory, agent.session.profile.notes, None).get(KEY, "")
 

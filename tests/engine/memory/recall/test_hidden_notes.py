@@ -100,7 +100,8 @@ def test_a_head_that_shows_a_forgotten_note_is_stated_again_at_once(desk: Desk) 
     epoch = log.view.epoch
     desk.clock.time += 1_000
     desk.memories.user.forget("user_home")
-    agent.context.restate()
+    assert agent.parts.context is not None
+    agent.parts.context.restate()
     assert log.view.epoch == epoch + 1
     assert "user_home" not in "\n".join(str(item.content) for item in log.view.head)
 

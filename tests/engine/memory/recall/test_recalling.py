@@ -302,11 +302,11 @@ def test_a_recall_that_fails_is_recorded_once_and_breaks_no_turn(desk: Desk) -> 
 
 def test_a_session_loads_its_index_while_it_opens_and_one_without_notes_starts_no_thread(desk: Desk) -> None:
     empty = desk.agent("done")
-    assert isinstance(empty.recalling, NoteRecall)
+    assert empty.parts.recall is not None
     assert not [thread for thread in threading.enumerate() if thread.name == "load notes"]
     desk.save(TABS)
     agent = Agent("claude-sonnet-4-5", provider=Scripted("done"), cwd=desk.root, home=desk.home)
-    memory = session_memory(agent, desk.home, QUIET)
+    memory = session_memory(agent.session, agent.toolbox.workspace.root, desk.home, QUIET)
     assert memory is not None
     recall = NoteRecall(memory)
     recall.prepare()

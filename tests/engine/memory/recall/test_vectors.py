@@ -62,7 +62,7 @@ def desk(tmp_path: Path) -> Desk:
 
 def memory_of(desk: Desk, model: Concepts) -> tuple[SessionMemory, Agent]:
     agent = Agent("claude-sonnet-4-5", provider=Scripted(), cwd=desk.root, home=desk.home)
-    memory = session_memory(agent, desk.home, EMBEDDED)
+    memory = session_memory(agent.session, agent.toolbox.workspace.root, desk.home, EMBEDDED)
     assert memory is not None
     memory.made.append(model)
     return memory, agent

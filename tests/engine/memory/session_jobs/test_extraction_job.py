@@ -313,9 +313,9 @@ def test_a_sub_agent_has_no_jobs_of_memory_nor_has_a_session_with_memory_off(tmp
     assert agent.opened().jobs.jobs == ()
     first = SessionOpened("child", cwd=str(agent.root), opener=EventRef("parent", 1))
     child = Agent("claude-sonnet-4-5", home=agent.home, cwd=agent.root, jobs=(), opened=first)
-    memory = session_memory(child, agent.home, NO_PIPELINE)
+    memory = session_memory(child.session, child.toolbox.workspace.root, agent.home, NO_PIPELINE)
     assert memory is not None
-    assert memory_jobs(memory) == ()
+    assert memory_jobs(memory, child.parts) == ()
     assert memory_job_names(MemoryConfig(jobs="auto", use=False), profile()) == ()
     assert memory_job_names(NO_PIPELINE, profile()) == ("remember", "extract_notes", "running_notes", "note_uses", "past_sessions")
     assert memory_job_names(MemoryConfig(jobs="auto", sessions_per_start=0, extract_every=0, running_notes="off"), profile()) == (

@@ -5,7 +5,7 @@ import pytest
 from corpus import GOLDEN, golden
 from pal_runs import LONG, MODEL, SMALL, Pal, long, small
 
-from pal.replay.curve import curve_names
+from pal_lab.cost.curve import curve_names
 from palimpsest.core.events import CallStarted, ModelReplied, SessionOpened, Usage, UserSaid
 from palimpsest.core.items import Text
 from palimpsest.core.log import Log

@@ -42,6 +42,14 @@ def test_a_client_that_goes_to_and_fro_between_long_lists_never_pays_more_althou
     assert sum(row.usd for row in rows) < 0.9 * sum(row.usd_direct for row in rows)
 
 
+def test_a_list_that_was_left_is_gone_on_with_and_not_made_of_the_one_in_sight_by_an_edit() -> None:
+    # They cost 1.33 and 1.04 times as much while such an edit, which keeps the edits of the list in sight, was taken to cost nothing more.
+    clients = [("claude-sonnet-4-6", 5), ("gpt-5.5", 5)]
+    rows = [generated_row("pingpong", model, "thrifty", seed, 48, begins=30) for model, seed in clients]
+    assert [row for row in rows if row.worst.value > MOST_RATIO] == []
+    assert min(row.edited for row in rows) > 5
+
+
 def test_the_bills_are_true_and_within_a_hundredth_after_the_gateway_was_started_again() -> None:
     clients = [("plain", "claude-sonnet-4-6", 0), ("fork", "gpt-5.5", 0), ("fork", "claude-sonnet-4-6", 2), ("rewinds", "gpt-5.5", 0)]
     rows = [generated_row(scenario, model, "thrifty", seed, 36, restarts=(10, 20, 30)) for scenario, model, seed in clients]
