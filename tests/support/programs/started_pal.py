@@ -23,7 +23,10 @@ _servers: dict[int, tuple[subprocess.Popen[bytes], socket.socket]] = {}
 
 
 def run_pal(words: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    """What `subprocess.run` returns of `python -m pal.cli` with these words, no input and text as output."""
+    """What `subprocess.run` returns of `python -m pal.cli` with these words, no input and text as output.
+
+    Not for a test that looks for the process in `/proc`, which shows the words and variables of the first one.
+    """
     command = [sys.executable, "-m", "pal.cli", *words]
     if sys.platform != "linux":
         # Elsewhere a process that was forked may not ask the system for its settings.
