@@ -256,7 +256,7 @@ def _measure_growth(keep: Path | None, *, as_json: bool) -> None:
         # Exports write bytes, which a buffer of text has no room for.
         output = TextIOWrapper(BytesIO(), encoding="utf-8")
         with redirect_stdout(output), redirect_stderr(StringIO()) as errors, suppress(click.exceptions.Exit):
-            cli.invoke(cli.make_context("pal", list(arguments), obj=Home(home)))
+            cli.invoke(cli.make_context("pal", list(arguments), obj=Home.at(home)))
         if errors.getvalue():
             raise BadInput(f"`pal {arguments[0]}` failed: {errors.getvalue().strip()}", where=str(home))
 

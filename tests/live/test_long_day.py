@@ -26,7 +26,7 @@ from palimpsest.core.items import Fold, Text, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.tokens import palimpsest_size
 from palimpsest.policies.named import profile
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 from palimpsest.wire.models import WireName
 from palimpsest.wire.wires import check_request
 
@@ -47,7 +47,7 @@ class Desk:
 
     def events(self) -> list[Event]:
         """The events of the session of the day, which is the one with the most turns."""
-        home = Home(self.pal_home)
+        home = FolderHome(self.pal_home)
         logs = []
         for name in home.store.sessions():
             with Log.open(home.store, name, home.clock) as log:
@@ -232,7 +232,7 @@ def assert_replays(desk: Desk, profile_name: str) -> None:
     """A replay of the session of a desk, with the summaries that it had, makes the edits that it made."""
     name = desk.events()[0].body
     assert isinstance(name, SessionOpened)
-    home = Home(desk.pal_home)
+    home = FolderHome(desk.pal_home)
     with Log.open(home.store, name.session, home.clock) as log:
         events, recording = list(log.events()), recording_of(log, home.blobs, str(home.store.path_of(name.session).resolve()))
     card = next(each for each in home.cards() if each.name == MODEL)

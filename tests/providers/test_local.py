@@ -17,7 +17,7 @@ from palimpsest.core.ports import Provider
 from palimpsest.core.view import View
 from palimpsest.providers.http import HttpProvider
 from palimpsest.providers.local import LocalProvider, LocalServer
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 from palimpsest.stores.weights import fetch_weights
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models import ModelCard, WireName
@@ -112,7 +112,7 @@ NOTES = "The sky over the harbour was blue this morning, and the boats went out 
 
 
 def test_a_session_with_a_real_model_answers_streams_obeys_a_schema_compacts_and_resumes(weights: Path, tmp_path: Path) -> None:
-    home = Home(tmp_path)
+    home = FolderHome(tmp_path)
     model = replace(local("chat"), system_messages=False)
 
     def few_words(agent: Agent) -> None:

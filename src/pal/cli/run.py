@@ -50,7 +50,7 @@ from palimpsest.core.items import Image, Part, Text, text_of
 from palimpsest.core.lines import encode_body, encode_line
 from palimpsest.core.spending import Ledger, total_of
 from palimpsest.core.text import cost_text
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.wire.models import total_usd
 
 OutputForm: TypeAlias = Literal["text", "json", "json-stream"]
@@ -414,7 +414,7 @@ def _rounded(usd: float | None) -> float | None:
     return None if usd is None else round(usd, 6)
 
 
-def _input(home: AnyHome, prompt: str, files: tuple[Path, ...]) -> tuple[Part, ...]:
+def _input(home: Home, prompt: str, files: tuple[Path, ...]) -> tuple[Part, ...]:
     """Return the parts of the input: the prompt, standard input and the attached files.
 
     Each is a part of its own, because only the prompt is what the user typed.
@@ -467,7 +467,7 @@ def _read_to_end(number: int, most: int) -> bytes:
     return bytes(data[:most])
 
 
-def _attached(home: AnyHome, path: Path) -> Part:
+def _attached(home: Home, path: Path) -> Part:
     try:
         with path.open("rb") as file:
             # The size that a pipe or a device states says nothing about how much it has.

@@ -61,7 +61,7 @@ from palimpsest.audit.two_bills import UNKNOWN_CALL, GatewayBill
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import ReasoningLost, Value
 from palimpsest.policies.jobs import KeepAlive
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.wire.json_reading import is_json, text
 from palimpsest.wire.models import WireName
 
@@ -264,7 +264,7 @@ class Gateway:
 
     def __init__(
         self,
-        home: AnyHome,
+        home: Home,
         mode: Mode,
         upstreams: Upstreams,
         *,

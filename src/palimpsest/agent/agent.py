@@ -33,7 +33,7 @@ from palimpsest.core.plans import CacheAccount, Job, JobMoment
 from palimpsest.core.ports import Provider, StateSlot
 from palimpsest.core.text import PLAN_TAG, between
 from palimpsest.policies.profile import Profile
-from palimpsest.stores.home import AnyHome, Home, new_id, remove
+from palimpsest.stores.home import Home, new_id, remove
 from palimpsest.stores.sessions import WorkTree, transcript_of
 from palimpsest.wire.models import ModelCard, card, total_usd
 from palimpsest.wire.request import Tool
@@ -109,7 +109,7 @@ class Parts:
     notices: what the user should know before the first turn.
     """
 
-    home: AnyHome
+    home: Home
     session: Session
     toolbox: Toolbox
     hooks: SessionHooks
@@ -134,7 +134,7 @@ class Parts:
         release_session(self.session, self.home, drops_blank=self.drops_blank)
 
 
-def release_session(session: Session, home: AnyHome, *, drops_blank: bool) -> None:
+def release_session(session: Session, home: Home, *, drops_blank: bool) -> None:
     """Close a session, and remove it if nothing was said in it and it is one that is dropped then."""
     is_empty = False
     try:
@@ -153,7 +153,7 @@ def open_parts(
     profile: str | Profile = "palimpsest",
     provider: Provider | Callable[[ModelCard, str], Provider] | None = None,
     cwd: str | Path = ".",
-    home: AnyHome | None = None,
+    home: Home | None = None,
     resume: str = "",
     limits: Limits = NO_LIMITS,
     decide: Callable[[AgentTool, ToolCall], Decision] = allow_all,
@@ -222,7 +222,7 @@ class Agent:
         profile: str | Profile = "palimpsest",
         provider: Provider | Callable[[ModelCard, str], Provider] | None = None,
         cwd: str | Path = ".",
-        home: AnyHome | None = None,
+        home: Home | None = None,
         resume: str = "",
         limits: Limits = NO_LIMITS,
         decide: Callable[[AgentTool, ToolCall], Decision] = allow_all,
@@ -482,7 +482,7 @@ def _seen(turn: "asyncio.Task[str]") -> None:
         turn.exception()
 
 
-def _environment(home: AnyHome, root: Path, new: str, resume: str) -> Environment:
+def _environment(home: Home, root: Path, new: str, resume: str) -> Environment:
     """What surrounds a session that is new or resumed; it keeps large results in files of its own."""
     keep = home.store.result_files(resume or new)
     return Environment(

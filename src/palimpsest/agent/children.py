@@ -63,7 +63,7 @@ from palimpsest.core.ports import SessionStore
 from palimpsest.core.spending import RUNNING, ChildRecord
 from palimpsest.core.text import whole_number
 from palimpsest.policies.profile import AgentRules
-from palimpsest.stores.home import AnyHome, new_id, remove
+from palimpsest.stores.home import Home, new_id, remove
 
 _NICKNAME: Final = re.compile(r"\w[\w .'-]{0,39}")
 
@@ -709,6 +709,6 @@ def _as_around(own: Environment, parent: Environment) -> Environment:
     return dataclass_replace(waiting, offload=offload, encoder=parent.encoder)
 
 
-def _recorded_model(home: AnyHome, session: str) -> str:
+def _recorded_model(home: Home, session: str) -> str:
     with Log.open(home.store, session, home.clock) as log:
         return log.view.model

@@ -41,7 +41,7 @@ from palimpsest.core.ports import Index, StateSlot
 from palimpsest.core.text import counted
 from palimpsest.policies.jobs import GiveTitle, KeepAlive
 from palimpsest.stores.config import JobsConfig
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.wire.models import Tariff
 
 # Older sessions say less about the user of today.
@@ -575,13 +575,13 @@ class UpdateIndex:
         return ()
 
 
-def standard_jobs(config: JobsConfig, home: AnyHome) -> tuple[Job, ...]:
+def standard_jobs(config: JobsConfig, home: Home) -> tuple[Job, ...]:
     """Return the jobs that are turned on."""
     jobs: list[Job] = []
     if config.titles == "auto":
         title = GiveTitle(config.model)
         jobs.append(dataclass_replace(title, limits=_with_budget(title.limits, config)))
-    if config.index == "auto" and home.folder is not None:
+    if config.index == "auto" and home.local_folder is not None:
         jobs.append(UpdateIndex(home.index))
     if config.keep_alive:
         alive = KeepAlive(config.keep_alive_most, interval_ms=int(IDLE_SECONDS * 1_000))

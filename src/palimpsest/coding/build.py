@@ -51,11 +51,11 @@ from palimpsest.policies.profile import Profile
 from palimpsest.sources.progress import StateMachine
 from palimpsest.stores.config import StatesConfig
 from palimpsest.stores.config_files import FILE_NAME, Settings, project_denials
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.stores.project import project_hooks, trust_of
 from palimpsest.stores.sessions import ResultFiles
 from palimpsest.stores.snapshots import SnapshotLimits
-from palimpsest.stores.trust import FilePermissionRules, MemoryPermissionRules
+from palimpsest.stores.trust import PermissionRules
 from palimpsest.wire.models import ModelCard, card, recorded_card, stand_in_note
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class RecordedChoice(NamedTuple):
 _NEW_SESSION: Final = RecordedChoice()
 
 
-def recorded_choice(home: AnyHome, session: str) -> RecordedChoice:
+def recorded_choice(home: Home, session: str) -> RecordedChoice:
     """Return model, profile and mode of a session; empty ones for an empty id. Raises `PalimpsestError` if the log cannot be read."""
     if not session:
         return _NEW_SESSION
@@ -82,7 +82,7 @@ def recorded_choice(home: AnyHome, session: str) -> RecordedChoice:
 
 
 def coding_agent(
-    home: AnyHome,
+    home: Home,
     settings: Settings,
     coding: CodingSettings,
     *,
@@ -110,7 +110,7 @@ def coding_agent(
     if asks_at_once:
         providers(model, "turn")
     profile = profile_of(settings, recorded.profile, os.environ)
-    trust = trust_of(home.folder, root)
+    trust = trust_of(home, root)
     own, found = config.hooks, project_hooks(root, _user_file(home))
     hooks = configured_hooks(own, found, trust, cwd=root, environment=os.environ, withheld=coding.withheld)
     coding = replace(coding, hooks=(*hooks.hooks, *coding.hooks))
@@ -136,7 +136,7 @@ def coding_agent(
     return Agent(replace(parts, notices=(*parts.notices, *hooks.notices), drops_blank=parts.drops_blank and drops_blank))
 
 
-def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approve = no_approver) -> tuple[str, ...]:
+def equip(agent: Agent, home: Home, settings: CodingSettings, approve: Approve = no_approver) -> tuple[str, ...]:
     """Give an agent that has not begun the standard tools, permissions, sandbox and context of its project folder.
 
     Returns what the user should know. The resources of the tools are released when the agent is closed. Raises `BadInput` for a malformed
@@ -152,8 +152,8 @@ def _with_retries(around: Environment, retries: int | None) -> Environment:
     return around if retries is None else replace(around, retries=replace(around.retries, retries=retries))
 
 
-def _user_file(home: AnyHome) -> Path | None:
-    return None if home.folder is None else home.folder / FILE_NAME
+def _user_file(home: Home) -> Path | None:
+    return None if home.local_folder is None else home.local_folder / FILE_NAME
 
 
 def _card(settings: Settings, recorded: str, cards: tuple[ModelCard, ...], notify: Callable[[str], None]) -> ModelCard:
@@ -273,7 +273,7 @@ class ProfileParts:
         return path
 
 
-def profile_parts(session: Session, root: Path, home: AnyHome) -> ProfileParts:
+def profile_parts(session: Session, root: Path, home: Home) -> ProfileParts:
     """Return what the profile of a session adds in a project folder; sub-agents have nothing of it.
 
     Raises `BadInput` for a setting that names nothing, and `StoreError` if the folder for temporary files cannot be made.
@@ -303,20 +303,20 @@ class ProjectRules:
     `complaints` are about kept answers that cannot be read.
     """
 
-    kept: MemoryPermissionRules | FilePermissionRules
+    kept: PermissionRules
     given: tuple[Rule, ...]
     denied: tuple[Rule, ...]
     installed: InstalledTools
     complaints: tuple[str, ...] = ()
 
 
-def read_project(home: AnyHome, root: Path, settings: CodingSettings, profile: Profile) -> ProjectRules:
+def read_project(home: Home, root: Path, settings: CodingSettings, profile: Profile) -> ProjectRules:
     """Read what a project or a user may have spoilt. Raises `BadInput` for a malformed rule, or a state that the task cannot have."""
     if settings.states is not None:
         require_source(profile)
     elif settings.state:
         raise BadInput("there are no states; declare them as states.names in the settings", where=f"--state {settings.state[:60]}")
-    kept = MemoryPermissionRules() if home.folder is None else FilePermissionRules(home.folder, root)
+    kept = PermissionRules(home, root)
     installed = installed_tools() if settings.tools is None else InstalledTools(settings.tools)
     # A sub-agent has the tools of the MCP servers of its parent.
     served = () if settings.inherited is None else settings.inherited.served()
@@ -372,7 +372,7 @@ def _equipped(
     own = (*toolset.tools, *added.tools(lambda: mode.current), *child_tools(children), *memory_tools(memory))
     deferred = _declared(session, own, project.installed, settings, shell=shell, business=business)
     deferred.tools.update({name: gate.screened(deferred.tools[name]) for name in (GREP, GLOB) if name in deferred.tools})
-    wanted, unserved = session_servers(settings, root, home.folder)
+    wanted, unserved = session_servers(settings, root, home)
     servers = McpServers(session, workspace, wanted, settings, environment=environment, deferred=deferred)
     opened.resources.push_async_callback(servers.close)
     around = ContextParts(inherited.sandbox, area, mode, gate, tasks, deferred, servers, children, business)
@@ -411,7 +411,7 @@ def _equipped_child(opened: Parts, settings: CodingSettings, approve: Approve, f
 def _toolset(
     session: Session,
     root: Path,
-    home: AnyHome,
+    home: Home,
     settings: CodingSettings,
     installed: InstalledTools,
     *,
@@ -437,15 +437,15 @@ def _toolset(
     )
 
 
-def _area(workspace: Workspace, home: AnyHome, settings: CodingSettings) -> Area:
+def _area(workspace: Workspace, home: Home, settings: CodingSettings) -> Area:
     """Return what commands may use: they read the notes that are plain files, and never write them."""
-    hidden = () if home.folder is None else (home.folder,)
+    hidden = () if home.local_folder is None else (home.local_folder,)
     notes = () if workspace.notes is None else (workspace.notes,)
     return Area.of(workspace, network=settings.network, hidden=hidden, shown=(*settings.shown, *notes))
 
 
 def _turn_files(
-    home: AnyHome, root: Path, settings: CodingSettings, gate: Gatekeeper, children: ChildAgents
+    home: Home, root: Path, settings: CodingSettings, gate: Gatekeeper, children: ChildAgents
 ) -> tuple[TurnSnapshots, tuple[str, ...]]:
     """Keep the files around turns in the folders of the user, without what a profile adds. Returns what cannot be kept, too."""
     folders = (root, *Workspace(root, settings.folders).extra) if settings.snapshots else ()
@@ -456,7 +456,7 @@ def _statement(sandbox: Sandbox) -> tuple[str, ...]:
     return () if sandbox.replaces_questions else (sandbox.describe(),)
 
 
-def _workspace(session: Session, root: Path, home: AnyHome, folders: tuple[Path, ...], memory: SessionMemory | None) -> Workspace:
+def _workspace(session: Session, root: Path, home: Home, folders: tuple[Path, ...], memory: SessionMemory | None) -> Workspace:
     """Return the folders in which the tools work: the project, those that the user granted, and that of notes which are plain files."""
     writer, shelf = confined_writer(root, *folders), shelf_of(session.log, home.store, partial(memory_shelf, memory))
     workspace = Workspace(root, folders, keep=home.blobs.put, write=writer, known=session.known_files, shelf=shelf)

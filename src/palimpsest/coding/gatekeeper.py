@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
 from msgspec import structs
 
@@ -22,7 +22,7 @@ from palimpsest.core.errors import BadInput, CallOpen
 from palimpsest.core.events import ModeChanged
 from palimpsest.core.items import ToolCall
 from palimpsest.core.plans import Look
-from palimpsest.stores.trust import FilePermissionRules, MemoryPermissionRules
+from palimpsest.stores.trust import PermissionRules
 
 if TYPE_CHECKING:
     from palimpsest.coding.permissions import Permissions
@@ -86,7 +86,6 @@ class LiveMode:
 
 
 _MOST_NAMED: Final = 5
-KeptRules: TypeAlias = FilePermissionRules | MemoryPermissionRules
 
 
 class RuleSet(NamedTuple):
@@ -98,7 +97,7 @@ class RuleSet(NamedTuple):
 
 
 def user_rules(
-    kept: KeptRules, allow: Iterable[str], deny: Iterable[str], tools: Collection[str]
+    kept: PermissionRules, allow: Iterable[str], deny: Iterable[str], tools: Collection[str]
 ) -> tuple[tuple[Rule, ...], tuple[str, ...]]:
     """The rules of the user, and complaints about answers "always" that cannot be read any more, which are asked about again.
 
@@ -118,7 +117,7 @@ def user_rules(
 class LiveRules:
     """The rules that answers "always" have created since the start, for an agent and its sub-agents; `kept` stores them for later ones."""
 
-    def __init__(self, kept: KeptRules) -> None:
+    def __init__(self, kept: PermissionRules) -> None:
         self._kept = kept
         self.added: tuple[str, ...] = ()
 

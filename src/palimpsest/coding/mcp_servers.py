@@ -14,6 +14,7 @@ from palimpsest.agent.workspace import Workspace
 from palimpsest.coding.settings import CodingSettings
 from palimpsest.core.events import Failed
 from palimpsest.core.items import Part, Text
+from palimpsest.stores.home import Home
 from palimpsest.stores.project import ConfiguredServers, McpServer, configured_servers, project_command, trust_of
 
 if TYPE_CHECKING:
@@ -31,10 +32,10 @@ def is_sdk_missing(error: ModuleNotFoundError) -> bool:
     return (error.name or "").partition(".")[0] in _SDK
 
 
-def session_servers(settings: CodingSettings, root: Path, home: Path | None) -> tuple[tuple[McpServer, ...], tuple[str, ...]]:
+def session_servers(settings: CodingSettings, root: Path, home: Home) -> tuple[tuple[McpServer, ...], tuple[str, ...]]:
     """Return the servers that may be started in a project, and what the user should know about the others.
 
-    A server that the project names is started only if the user trusted exactly its definition. `home` is the folder that keeps the trust.
+    A server that the project names is started only if the user trusted exactly its definition. `home` keeps the trust.
     """
     if not settings.mcp.active:
         return (), ()

@@ -508,9 +508,9 @@ def _places(store: SessionArchive, session: str) -> tuple[Path, ...]:
 
 def memory_shelf(memory: SessionMemory | None) -> tuple[Path, ...]:
     """Return folders that exist; none without memory, and none that is a link."""
-    if memory is None or memory.home.folder is None or not memory.has_summaries():
+    if memory is None or memory.home.local_folder is None or not memory.has_summaries():
         return ()
-    folder, root = memory.home.folder / "memory", memory.session.profile.notes.root
+    folder, root = memory.home.local_folder / "memory", memory.session.profile.notes.root
     scopes = (notebook.scope for notebook in memory.memories.notebooks) if not root else ()
     places = (folder / root,) if root else tuple(folder / scope / _SUMMARIES for scope in scopes)
     return tuple(place.resolve() for place in places if place.is_dir() and not place.is_symlink())

@@ -41,7 +41,7 @@ from palimpsest.memory.store import (
     write_ignore_file,
 )
 from palimpsest.memory.weigh import brought_back, cases_of, without_corrected
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 
 NoteEvent: TypeAlias = NoteSaved | NoteForgotten
 Propose: TypeAlias = Callable[[Memory, str], AcceptedChange | RefusedChange]
@@ -473,27 +473,27 @@ class Memories:
         raise BadInput(f"there is no note {name[:80]!r}; `pal memory list` lists them", where="memory")
 
 
-def memories_of(home: AnyHome, root: Path) -> Memories | None:
+def memories_of(home: Home, root: Path) -> Memories | None:
     """Return the notes of a project folder; `None` in a home without a folder, which keeps nothing."""
-    if home.folder is None:
+    if home.local_folder is None:
         return None
     scope = project_scope(root)
     team = team_folder(root)
     return Memories(
-        _notebook(scope_folder(home.folder, USER_SCOPE), USER_SCOPE, home.clock),
-        _notebook(scope_folder(home.folder, scope), scope, home.clock),
-        None if team is None else _team_notebook(team, home.folder, scope, home.clock),
+        _notebook(scope_folder(home.local_folder, USER_SCOPE), USER_SCOPE, home.clock),
+        _notebook(scope_folder(home.local_folder, scope), scope, home.clock),
+        None if team is None else _team_notebook(team, home.local_folder, scope, home.clock),
     )
 
 
-def make_team_notebook(home: AnyHome, root: Path) -> Notebook:
+def make_team_notebook(home: Home, root: Path) -> Notebook:
     """Make the folder of the team's notes in a project, if there is none, and return it as a notebook.
 
     Raises `BadInput` in a home that keeps nothing, `StoreError` if the folder cannot be made.
     """
-    if home.folder is None:
+    if home.local_folder is None:
         raise BadInput("a home in memory has no notes; set PAL_HOME to a folder", where="memory")
-    return _team_notebook(make_team_folder(root), home.folder, project_scope(root), home.clock)
+    return _team_notebook(make_team_folder(root), home.local_folder, project_scope(root), home.clock)
 
 
 def _team_notebook(team: Path, home: Path, scope: str, clock: Clock) -> Notebook:

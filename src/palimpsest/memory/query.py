@@ -89,7 +89,7 @@ class MemorySearch:
         if block:
             sections.append(block)
             left -= estimate(block) + 2
-        folder = self._memory.home.folder
+        folder = self._memory.home.local_folder
         forgotten = frozenset[str]() if folder is None else forgotten_events(folder)
         if listed := self._summary_lines(text):
             sections.append(listed)
@@ -206,7 +206,7 @@ class MemorySearch:
 
     def _past(self, text: str, *, all_projects: bool) -> tuple[list[tuple[RecallIndex, tuple[RecallHit, ...]]], int]:
         """Return the hits in past sessions, by project and best first, and how many sessions could not be read in time."""
-        folder = self._memory.home.folder
+        folder = self._memory.home.local_folder
         if folder is None:
             return [], 0
         own = self._own

@@ -549,11 +549,11 @@ def _refused(place: Path, why: str) -> StoreError:
 
 def _linked(entry: Path) -> Repository:
     """The repository of a work tree or a submodule, whose `.git` is a file."""
-    folder = _named(entry, "gitdir: ")
+    folder = _path_named_in(entry, "gitdir: ")
     if folder is None:
         raise _refused(entry, "does not name a git folder")
-    if _named(folder / "gitdir", "") == entry:
-        shared = _named(folder / "commondir", "")
+    if _path_named_in(folder / "gitdir", "") == entry:
+        shared = _path_named_in(folder / "commondir", "")
         if shared is not None and folder.parent == shared / "worktrees":
             return Repository(entry.parent, folder, shared)
     # The git folder of a submodule lies in the one of the repository around it.
@@ -562,7 +562,7 @@ def _linked(entry: Path) -> Repository:
     raise _refused(entry, "names a git folder that does not belong to it")
 
 
-def _named(file: Path, prefix: str) -> Path | None:
+def _path_named_in(file: Path, prefix: str) -> Path | None:
     text = os.fsdecode(bounded_file(file, _LARGEST_POINTER)).rstrip("\n")
     return (file.parent / text.removeprefix(prefix)).resolve() if text.startswith(prefix) and text and "\0" not in text else None
 

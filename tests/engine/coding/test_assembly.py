@@ -15,7 +15,7 @@ from palimpsest.coding.settings import CodingSettings
 from palimpsest.core.errors import BadInput
 from palimpsest.sources.progress import StateMachine
 from palimpsest.stores.config_files import resolve
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome, Home
 from palimpsest.wire.models import CARDS
 
 ORDER = StateMachine({"clarify": "Ask.", "build": "Make it."}, "clarify", {"clarify": frozenset({"build"})})
@@ -44,7 +44,7 @@ def made(
     ],
 )
 def test_what_can_be_refused_is_refused_before_a_file_of_a_session_is_made(tmp_path: Path, coding: CodingSettings, said: str) -> None:
-    home = Home(tmp_path / "home")
+    home = FolderHome(tmp_path / "home")
     with pytest.raises(BadInput, match=said):
         made(home, tmp_path, coding)
     with pytest.raises(BadInput, match="no card is known"):
@@ -53,7 +53,7 @@ def test_what_can_be_refused_is_refused_before_a_file_of_a_session_is_made(tmp_p
 
 
 def test_an_agent_that_is_refused_in_its_session_closes_it_and_keeps_no_empty_one(tmp_path: Path) -> None:
-    home, project = Home(tmp_path / "home"), tmp_path / "project"
+    home, project = FolderHome(tmp_path / "home"), tmp_path / "project"
     project.mkdir()
     first = made(home, project)
     first.say("hello")
@@ -89,11 +89,11 @@ def test_an_agent_that_is_refused_late_leaves_neither_a_session_nor_a_temporary_
     )
     assert (done.returncode, "there is no state 'nowhere'" in done.stderr) == (2, True)
     assert [path.name for path in (tmp_path / "temporary").iterdir()] == []
-    assert list(Home(tmp_path / "home").store.stats()) == []
+    assert list(FolderHome(tmp_path / "home").store.stats()) == []
 
 
 def test_the_parts_of_an_agent_are_whole_and_cannot_be_filled_in_later(tmp_path: Path) -> None:
-    agent = made(Home(tmp_path / "home"), tmp_path, CodingSettings(states=ORDER, state="build", hooks=()))
+    agent = made(FolderHome(tmp_path / "home"), tmp_path, CodingSettings(states=ORDER, state="build", hooks=()))
     parts = agent.parts
     assert None not in (parts.context, parts.recall, parts.business, parts.children, parts.mode, parts.shell)
     assert agent.business is not None

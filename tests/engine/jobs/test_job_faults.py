@@ -19,7 +19,7 @@ from palimpsest.core.items import Text
 from palimpsest.core.log import Log
 from palimpsest.core.plans import JobLimits, JobOutcome, JobPlan, JobSituation, JobSteps, Look
 from palimpsest.providers.scripted import StalledReply
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome, Home
 from palimpsest.stores.in_memory import FixedClock
 
 
@@ -221,11 +221,11 @@ def test_a_job_that_was_killed_runs_again_from_its_cursor(tmp_path: Path) -> Non
     job = PlainJob(wanting(ASK), moments=frozenset({"resumed"}))
 
     async def run() -> None:
-        async with agent_of("go on", "a word", jobs=(job,), home=Home(tmp_path), resume=session) as agent:
+        async with agent_of("go on", "a word", jobs=(job,), home=FolderHome(tmp_path), resume=session) as agent:
             await agent.ask("third")
 
     asyncio.run(run())
-    log = Home(tmp_path).open(session, write=False)
+    log = FolderHome(tmp_path).open(session, write=False)
     first, second = job_runs(log)
     assert [situation.job.cursor for situation in job.situations] == [first.cursor]
     assert (first.status, second.status) == ("done", "done")

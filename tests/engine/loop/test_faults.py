@@ -176,7 +176,7 @@ from pathlib import Path
 from palimpsest.core.events import Event
 from palimpsest.agent.agent import Agent
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 sys.path[:0] = sys.argv[4:]
 from loops import calls, tool
 
@@ -190,7 +190,7 @@ async def note(args):
 async def main():
     replies = [calls(("a", "note", "1"), ("b", "note", "2")), "done"][int(sys.argv[3]):]
     session = (folder / "session").read_text() if (folder / "session").exists() else ""
-    home = Home(folder / "home")
+    home = FolderHome(folder / "home")
     settings = {"tools": [tool("note", note)], "provider": Scripted(*replies), "home": home, "resume": session, "profile": "none"}
     async with Agent("claude-sonnet-4-6", **settings) as agent:
         (folder / "session").write_text(agent.id)

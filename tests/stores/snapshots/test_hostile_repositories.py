@@ -9,13 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-# Every command that asks git about the project, in one process: scopes, staleness, status, snapshots, files brought back, and notes of git.
+# Every command that asks git about the project, in one process: scopes, staleness, status, snapshots, and files brought back.
 COMMANDS = (
     ("memory", "list"),
     ("memory", "show", "user_port"),
     ("-p", "Where is the port set in a?", "--quiet", "--allow", "edit"),
     ("rewind", "last", "-1", "--files"),
-    ("verify", "last", "--note"),
 )
 # One process for all projects, since starting Python takes longer than the commands.
 DRIVER = """\

@@ -16,7 +16,7 @@ from started_pal import run_pal
 
 from palimpsest.coding.build import RecordedChoice, coding_agent, coding_settings
 from palimpsest.stores.config_files import resolve
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome, Home
 from palimpsest.wire.models import CARDS, stand_in_note
 
 PAL = [sys.executable, "-m", "pal.cli"]
@@ -250,7 +250,7 @@ def test_retries_come_from_the_configuration(workplace: Workplace) -> None:
 
 
 def test_a_fold_asks_the_configured_address(workplace: Workplace) -> None:
-    small(Home(workplace.home))
+    small(FolderHome(workplace.home))
     with model_saying("A summary.") as model:
         workplace.write(f'profile = "codex"\n[providers.anthropic]\nbase_url = "{model.url}"\n')
         assert workplace("compact", SMALL, "--profile", "claude-code").returncode == 0
