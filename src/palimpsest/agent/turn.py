@@ -59,6 +59,199 @@ _REPEATED: Final = (
     "Your last calls repeat the same {}, with the same results. Nothing changes by calling again: try something else, or end with what "
     "is known and what is missing. The turn is ended if it goes on."
 )
+BLOCKED = "blocked"
+
+
+class Loop(Struct, frozen=True):
+    """What a turn needs: session, tools, limits, context, hooks, what recalls notes, and the feed that user interfaces follow.
+
+    Without a `context` the log has all that the model should know. `recall` never fails. `meter` measures the turn; without one, the turn
+    makes its own, which knows of no sub-agents.
+    """
+
+    session: Session
+    toolbox: Toolbox
+    feed: Feed
+    limits: Limits = NO_LIMITS
+    context: SourcedContext | None = None
+    hooks: SessionHooks = field(default_factory=SessionHooks)
+    meter: TurnMeter | None = None
+    recall: Callable[[tuple[Part, ...]], Awaitable[None]] | None = None
+
+
+async def run_turn(loop: Loop) -> str:
+    """Work on the queued input, or go on where an interrupted turn stopped, until a reply asks for no tool. Returns the stop reason.
+
+    The reason is `done`, that of the last reply if it was cut off or refused, the limit that was reached, `blocked` if a hook withdrew
+    the input, or why the model got nowhere (`loop`, `empty`, `written_call`), which it was told once before. If the task is cancelled, or
+    the turn fails, every call is answered and the end of the turn recorded before the error is raised.
+    """
+    session, meter = loop.session, loop.meter or TurnMeter(loop.session, loop.limits)
+    # That of the turn of the parent, in a sub-agent.
+    above = session.spent_out
+    session.spent_out = lambda: meter.spent_out() or (None if above is None else above())
+    try:
+        return await _run_turn(loop, meter)
+    finally:
+        session.spent_out = above
+
+
+async def _run_turn(loop: Loop, meter: TurnMeter) -> str:
+    session = loop.session
+    try:
+        stop = await within_seconds(loop.limits.seconds, _within_budget(loop, meter))
+        answer_pending(session, stop)
+        await loop.toolbox.files.after_turn(session)
+    except BaseException as error:
+        # What cannot be recorded now, such as on a full disk, is recorded by the recovery when the session is opened again.
+        with suppress(PalimpsestError):
+            await break_off(session, loop.toolbox.files, INTERRUPTED if isinstance(error, asyncio.CancelledError) else FAILED)
+            loop.feed.events()
+        raise
+    await end_turn(session, stop)
+    loop.feed.events()
+    return stop
+
+
+async def _within_budget(loop: Loop, meter: TurnMeter) -> str:
+    """Return the stop reason of a turn, or the limit in dollars or tokens for which a call was not made."""
+    try:
+        return await _work(loop, meter)
+    except OverBudget:
+        limit = meter.spent_out()
+        if limit is None:
+            raise
+        return limit
+
+
+async def _work(loop: Loop, meter: TurnMeter) -> str:
+    session = loop.session
+    if session.log.health.turn is None:
+        await start_turn(session, incoming=queued_tokens(session), typed=session.log.inbox)
+    pending = [item.content for item in pending_calls(session.log.view.items) if isinstance(item.content, ToolCall)]
+    if loop.context is not None:
+        await loop.context.prepare(frozenset(call.tool for call in pending))
+    await run_calls(session, loop.toolbox, pending, loop.feed, loop.hooks)
+    if loop.context is not None:
+        await loop.context.observe()
+    await loop.hooks.begin(session)
+    accepted = await accept_input(loop, steering=False)
+    if accepted.withdrawn and not accepted.said:
+        return BLOCKED
+    await loop.toolbox.files.before_calls(session)
+    progress = Progress(session, loop.toolbox.tools)
+    while True:
+        check_cancelled()
+        loop.feed.events()
+        reply = await call(session, observe=loop.feed.delta, after_fold=lambda: _restate(loop))
+        calls = [part for part in reply.parts if isinstance(part, ToolCall)]
+        most, meter.tools = meter.tools_left, meter.tools + len(calls)
+        await run_calls(session, loop.toolbox, calls, loop.feed, loop.hooks, most=most)
+        focus = compact_focus(reply) if "compact" in loop.toolbox.tools else None
+        if focus is not None:
+            await loop.hooks.compact(session, focus)
+        await _restate(loop)
+        joined = (await accept_input(loop, steering=True)).said
+        finished = stop_reason(reply.stop) != "pause" and not calls and not joined
+        stop = (_end_of(progress, reply) if finished else progress.repeats()) or meter.reached()
+        if stop is not None and not await _goes_on(loop, stop, reply):
+            return stop
+        if stop is not None and (limit := meter.reached()) is not None:
+            # A hook that lets a finished turn go on does not lift its limits.
+            return limit
+
+
+def _end_of(progress: "Progress", reply: ModelReplied) -> str | None:
+    """Return why a turn ends with a reply without calls; `None` if the model has to answer once more."""
+    stop = stop_of(reply)
+    missing = progress.unanswered(reply) if stop == "done" else None
+    if missing is None:
+        return stop
+    return missing if progress.was_told(missing) else None
+
+
+async def _restate(loop: Loop) -> None:
+    if loop.context is not None:
+        loop.context.restate()
+    await loop.hooks.folded(loop.session)
+
+
+async def _goes_on(loop: Loop, stop: str, reply: ModelReplied) -> bool:
+    """Whether a turn that could end goes on, for a hook or for input that was typed while hooks ran."""
+    goes_on = await loop.hooks.turn_end(loop.session, stop, reply)
+    return stop == "done" and (goes_on or (await accept_input(loop, steering=True)).said > 0)
+
+
+class Accepted(NamedTuple):
+    """How many queued inputs entered the view, and how many were withdrawn."""
+
+    said: int = 0
+    withdrawn: int = 0
+
+
+async def accept_input(loop: Loop, *, steering: bool) -> Accepted:
+    """Let queued input enter the view, oldest first, each followed by what it mentions and what hooks add.
+
+    What is recalled for a prompt stands before it; steering recalls nothing, since a turn is under way.
+    """
+    session, said, withdrawn = loop.session, 0, 0
+    # Input may be typed while a hook runs, so the queue is read again each time.
+    while queued := session.log.inbox:
+        seq = queued[0]
+        parts = typed_parts(session, seq)
+        may_enter, texts = await loop.hooks.accepts(session, seq, parts)
+        if may_enter:
+            if loop.recall is not None and not steering:
+                await loop.recall(parts)
+            session.log.append(UserSaid(session.profile.framed_input(parts), typed=seq, steering=steering))
+            if loop.context is not None:
+                loop.context.mention(parts)
+            state_hook_texts(session, "user_prompt", texts)
+            said += 1
+        else:
+            withdrawn += 1
+    if loop.context is not None and loop.hooks.has_moved():
+        # The state that a hook of the prompt wants holds for this request.
+        loop.context.restate()
+    return Accepted(said, withdrawn)
+
+
+def typed_parts(session: Session, seq: int) -> tuple[Part, ...]:
+    """The parts of queued input."""
+    body = session.log.event(seq).body
+    return body.parts if isinstance(body, UserTyped) else ()
+
+
+def queued_tokens(session: Session) -> int:
+    """Tokens of all queued input."""
+    return sum(session.counter.content(part) for seq in session.log.inbox for part in typed_parts(session, seq))
+
+
+async def break_off(session: Session, files: TurnSnapshots, stop: str) -> None:
+    """Answer pending calls and record the end of a turn without running policies, and make it durable."""
+    answer_pending(session, stop)
+    if stop == INTERRUPTED and session.profile.interrupted_notice:
+        session.log.append(ContextStated((Statement("interrupted", session.profile.interrupted_notice),)))
+    with suppress(asyncio.CancelledError):
+        await files.after_turn(session)
+    if session.log.health.turn is not None:
+        session.log.append(TurnEnded(stop))
+    session.log.sync()
+
+
+async def uncancelled(work: Coroutine[Any, Any, Result]) -> Result:
+    """Return the result of work that must be finished; a cancellation meanwhile is raised after it."""
+    task, cancelled = asyncio.ensure_future(work), False
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        # Retrieved, because asyncio reports exceptions that were never retrieved.
+        task.cancelled() or task.exception()
+        raise asyncio.CancelledError
+    return task.result()
 
 
 def stop_of(reply: ModelReplied) -> str:
@@ -200,198 +393,3 @@ def _canonical(arguments: str) -> str:
 def _may_hold_call(text: str) -> bool:
     """Whether a text ends as a written call does, which few replies do."""
     return text.rstrip("` \t\r\n")[-1:] in ("}", ">", ")", "]")
-
-
-async def break_off(session: Session, files: TurnSnapshots, stop: str) -> None:
-    """Answer pending calls and record the end of a turn without running policies, and make it durable."""
-    answer_pending(session, stop)
-    if stop == INTERRUPTED and session.profile.interrupted_notice:
-        session.log.append(ContextStated((Statement("interrupted", session.profile.interrupted_notice),)))
-    with suppress(asyncio.CancelledError):
-        await files.after_turn(session)
-    if session.log.health.turn is not None:
-        session.log.append(TurnEnded(stop))
-    session.log.sync()
-
-
-async def uncancelled(work: Coroutine[Any, Any, Result]) -> Result:
-    """Return the result of work that must be finished; a cancellation meanwhile is raised after it."""
-    task, cancelled = asyncio.ensure_future(work), False
-    while not task.done():
-        try:
-            await asyncio.wait((task,))
-        except asyncio.CancelledError:
-            cancelled = True
-    if cancelled:
-        # Retrieved, because asyncio reports exceptions that were never retrieved.
-        task.cancelled() or task.exception()
-        raise asyncio.CancelledError
-    return task.result()
-
-
-class Accepted(NamedTuple):
-    """How many queued inputs entered the view, and how many were withdrawn."""
-
-    said: int = 0
-    withdrawn: int = 0
-
-
-async def accept_input(loop: "Loop", *, steering: bool) -> Accepted:
-    """Let queued input enter the view, oldest first, each followed by what it mentions and what hooks add.
-
-    What is recalled for a prompt stands before it; steering recalls nothing, since a turn is under way.
-    """
-    session, said, withdrawn = loop.session, 0, 0
-    # Input may be typed while a hook runs, so the queue is read again each time.
-    while queued := session.log.inbox:
-        seq = queued[0]
-        parts = typed_parts(session, seq)
-        may_enter, texts = await loop.hooks.accepts(session, seq, parts)
-        if may_enter:
-            if loop.recall is not None and not steering:
-                await loop.recall(parts)
-            session.log.append(UserSaid(session.profile.framed_input(parts), typed=seq, steering=steering))
-            if loop.context is not None:
-                loop.context.mention(parts)
-            state_hook_texts(session, "user_prompt", texts)
-            said += 1
-        else:
-            withdrawn += 1
-    if loop.context is not None and loop.hooks.has_moved():
-        # The state that a hook of the prompt wants holds for this request.
-        loop.context.restate()
-    return Accepted(said, withdrawn)
-
-
-def typed_parts(session: Session, seq: int) -> tuple[Part, ...]:
-    """The parts of queued input."""
-    body = session.log.event(seq).body
-    return body.parts if isinstance(body, UserTyped) else ()
-
-
-def queued_tokens(session: Session) -> int:
-    """Tokens of all queued input."""
-    return sum(session.counter.content(part) for seq in session.log.inbox for part in typed_parts(session, seq))
-
-
-BLOCKED = "blocked"
-
-
-class Loop(Struct, frozen=True):
-    """What a turn needs: session, tools, limits, context, hooks, what recalls notes, and the feed that user interfaces follow.
-
-    Without a `context` the log has all that the model should know. `recall` never fails. `meter` measures the turn; without one, the turn
-    makes its own, which knows of no sub-agents.
-    """
-
-    session: Session
-    toolbox: Toolbox
-    feed: Feed
-    limits: Limits = NO_LIMITS
-    context: SourcedContext | None = None
-    hooks: SessionHooks = field(default_factory=SessionHooks)
-    meter: TurnMeter | None = None
-    recall: Callable[[tuple[Part, ...]], Awaitable[None]] | None = None
-
-
-async def run_turn(loop: Loop) -> str:
-    """Work on the queued input, or go on where an interrupted turn stopped, until a reply asks for no tool. Returns the stop reason.
-
-    The reason is `done`, that of the last reply if it was cut off or refused, the limit that was reached, `blocked` if a hook withdrew
-    the input, or why the model got nowhere (`loop`, `empty`, `written_call`), which it was told once before. If the task is cancelled, or
-    the turn fails, every call is answered and the end of the turn recorded before the error is raised.
-    """
-    session, meter = loop.session, loop.meter or TurnMeter(loop.session, loop.limits)
-    # That of the turn of the parent, in a sub-agent.
-    above = session.spent_out
-    session.spent_out = lambda: meter.spent_out() or (None if above is None else above())
-    try:
-        return await _run_turn(loop, meter)
-    finally:
-        session.spent_out = above
-
-
-async def _run_turn(loop: Loop, meter: TurnMeter) -> str:
-    session = loop.session
-    try:
-        stop = await within_seconds(loop.limits.seconds, _within_budget(loop, meter))
-        answer_pending(session, stop)
-        await loop.toolbox.files.after_turn(session)
-    except BaseException as error:
-        # What cannot be recorded now, such as on a full disk, is recorded by the recovery when the session is opened again.
-        with suppress(PalimpsestError):
-            await break_off(session, loop.toolbox.files, INTERRUPTED if isinstance(error, asyncio.CancelledError) else FAILED)
-            loop.feed.events()
-        raise
-    await end_turn(session, stop)
-    loop.feed.events()
-    return stop
-
-
-async def _within_budget(loop: Loop, meter: TurnMeter) -> str:
-    """Return the stop reason of a turn, or the limit in dollars or tokens for which a call was not made."""
-    try:
-        return await _work(loop, meter)
-    except OverBudget:
-        limit = meter.spent_out()
-        if limit is None:
-            raise
-        return limit
-
-
-async def _work(loop: Loop, meter: TurnMeter) -> str:
-    session = loop.session
-    if session.log.health.turn is None:
-        await start_turn(session, incoming=queued_tokens(session), typed=session.log.inbox)
-    pending = [item.content for item in pending_calls(session.log.view.items) if isinstance(item.content, ToolCall)]
-    if loop.context is not None:
-        await loop.context.prepare(frozenset(call.tool for call in pending))
-    await run_calls(session, loop.toolbox, pending, loop.feed, loop.hooks)
-    if loop.context is not None:
-        await loop.context.observe()
-    await loop.hooks.begin(session)
-    accepted = await accept_input(loop, steering=False)
-    if accepted.withdrawn and not accepted.said:
-        return BLOCKED
-    await loop.toolbox.files.before_calls(session)
-    progress = Progress(session, loop.toolbox.tools)
-    while True:
-        check_cancelled()
-        loop.feed.events()
-        reply = await call(session, observe=loop.feed.delta, after_fold=lambda: _restate(loop))
-        calls = [part for part in reply.parts if isinstance(part, ToolCall)]
-        most, meter.tools = meter.tools_left, meter.tools + len(calls)
-        await run_calls(session, loop.toolbox, calls, loop.feed, loop.hooks, most=most)
-        focus = compact_focus(reply) if "compact" in loop.toolbox.tools else None
-        if focus is not None:
-            await loop.hooks.compact(session, focus)
-        await _restate(loop)
-        joined = (await accept_input(loop, steering=True)).said
-        finished = stop_reason(reply.stop) != "pause" and not calls and not joined
-        stop = (_end_of(progress, reply) if finished else progress.repeats()) or meter.reached()
-        if stop is not None and not await _goes_on(loop, stop, reply):
-            return stop
-        if stop is not None and (limit := meter.reached()) is not None:
-            # A hook that lets a finished turn go on does not lift its limits.
-            return limit
-
-
-def _end_of(progress: Progress, reply: ModelReplied) -> str | None:
-    """Return why a turn ends with a reply without calls; `None` if the model has to answer once more."""
-    stop = stop_of(reply)
-    missing = progress.unanswered(reply) if stop == "done" else None
-    if missing is None:
-        return stop
-    return missing if progress.was_told(missing) else None
-
-
-async def _restate(loop: Loop) -> None:
-    if loop.context is not None:
-        loop.context.restate()
-    await loop.hooks.folded(loop.session)
-
-
-async def _goes_on(loop: Loop, stop: str, reply: ModelReplied) -> bool:
-    """Whether a turn that could end goes on, for a hook or for input that was typed while hooks ran."""
-    goes_on = await loop.hooks.turn_end(loop.session, stop, reply)
-    return stop == "done" and (goes_on or (await accept_input(loop, steering=True)).said > 0)

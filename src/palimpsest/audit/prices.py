@@ -219,7 +219,7 @@ def next_bills(before: View, after: View, situation: Situation, saved: int) -> t
 
 def _next_usage(warm: WarmPrefixes, total: int, place: int, contents: CacheContents, situation: Situation) -> Usage:
     """The usage of a request that is cached up to `place`; its breakpoints are the end of the cached part, and the tail."""
-    blocks = _blocks(warm, place, total)
+    blocks = _cached_stretches(warm, place, total)
     rules = cache_rules(situation.card)
     last = len(blocks) - 1
     long = bool(situation.cache.prefixes) and situation.cache.prefixes[-1].ttl > FIVE_MINUTES_MS
@@ -227,7 +227,7 @@ def _next_usage(warm: WarmPrefixes, total: int, place: int, contents: CacheConte
     return bill(Prompt.of(blocks), contents, situation.now, rules, breakpoints).usage
 
 
-def _blocks(warm: WarmPrefixes, place: int, total: int) -> list[Block]:
+def _cached_stretches(warm: WarmPrefixes, place: int, total: int) -> list[Block]:
     """The request as one block per stretch between cached ends before `place`, and one for the rest."""
     blocks: list[Block] = []
     start = 0

@@ -61,7 +61,7 @@ def _tool_returned(body: Any) -> bool:
         return False
     if body.exit is not None and type(body.exit) is not int:
         return False
-    return type(body.paths) is tuple and all(type(path) is str for path in body.paths) and _result(body.result)
+    return type(body.paths) is tuple and all(type(path) is str for path in body.paths) and _is_plain_result(body.result)
 
 
 def _model_replied(body: Any) -> bool:
@@ -74,7 +74,7 @@ def _model_replied(body: Any) -> bool:
         return False
     if not (type(usage.output) is type(usage.reasoning) is int) or (body.call is not None and type(body.call) is not int):
         return False
-    return type(body.parts) is tuple and all(map(_content, body.parts))
+    return type(body.parts) is tuple and all(map(_is_plain_content, body.parts))
 
 
 def _user_said(body: Any) -> bool:
@@ -83,16 +83,16 @@ def _user_said(body: Any) -> bool:
     return type(body.parts) is tuple and all(map(_is_plain_text, body.parts))
 
 
-def _content(content: Any) -> bool:
+def _is_plain_content(content: Any) -> bool:
     check = _CONTENTS.get(type(content))
     return check is not None and check(content)
 
 
 def _is_plain_text(part: Any) -> bool:
-    return type(part) is Text and _text(part)
+    return type(part) is Text and _has_plain_text(part)
 
 
-def _text(text: Any) -> bool:
+def _has_plain_text(text: Any) -> bool:
     strings = type(text.text) is type(text.phase) is type(text.ref) is type(text.role) is str
     return strings and text.role in _ROLES and type(text.attached) is bool
 
@@ -102,7 +102,7 @@ def _call(call: Any) -> bool:
     return strings and type(call.given) is type(call.kind) is str and call.form in _FORMS
 
 
-def _result(result: Any) -> bool:
+def _is_plain_result(result: Any) -> bool:
     strings = type(result.call_id) is type(result.blob) is type(result.ref) is type(result.form) is str
     if not strings or type(result.error) is not bool or result.form not in _FORMS or type(result.parts) is not tuple:
         return False
@@ -120,7 +120,12 @@ def _thinking(thinking: Any) -> bool:
 
 
 _BODIES: Mapping[type, Callable[[Any], bool]] = {ToolReturned: _tool_returned, ModelReplied: _model_replied, UserSaid: _user_said}
-_CONTENTS: Mapping[type, Callable[[Any], bool]] = {Text: _text, ToolCall: _call, ToolResult: _result, Thinking: _thinking}
+_CONTENTS: Mapping[type, Callable[[Any], bool]] = {
+    Text: _has_plain_text,
+    ToolCall: _call,
+    ToolResult: _is_plain_result,
+    Thinking: _thinking,
+}
 
 
 FORMAT = 1

@@ -1,6 +1,5 @@
 """`pal -p` as a process, and what its model is really told: corrections, notes of a cloned repository, and texts that were not typed."""
 
-import contextlib
 import json
 import os
 import subprocess
@@ -8,10 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from recalling_desk import note
+from started_pal import run_pal
 
-from pal.cli.main import cli
 from palimpsest.memory.note import encode_note
 
 PAL = [sys.executable, "-m", "pal.cli"]
@@ -29,14 +27,10 @@ class Headless:
         script = self.folder / "script.jsonl"
         script.write_text('"ok"\n')
         settings = {**os.environ, "HOME": str(self.folder), "PAL_HOME": str(self.folder / "home"), "PAL_SCRIPT": str(script)}
-        if words[0] != "-p":
-            # What is no turn of an agent is asked in this process: it says the same, and starting another takes longer than it does.
-            with contextlib.chdir(self.project):
-                here = CliRunner().invoke(cli, words, env=settings, catch_exceptions=False)
-            return subprocess.CompletedProcess(words, here.exit_code, here.stdout, here.stderr)
-        given = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
+        if stdin is None:
+            return run_pal(words, cwd=self.project, env=settings)
         return subprocess.run(
-            [*PAL, *words], cwd=self.project, capture_output=True, text=True, env=settings, check=False, timeout=60, **given
+            [*PAL, *words], cwd=self.project, capture_output=True, text=True, env=settings, check=False, timeout=60, input=stdin
         )
 
     def request(self) -> str:

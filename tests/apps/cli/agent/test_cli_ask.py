@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from model_server import model_saying
+from started_pal import run_pal
 
 from palimpsest.agent.agent import Agent
 from palimpsest.core.events import EventRef, JobRan, SessionOpened, Titled
@@ -40,9 +41,10 @@ class Headless:
         self.script.write_text("".join(f"{json.dumps(reply)}\n" for reply in replies))
         own = {"PAL_HOME": str(self.folder / "home"), "PAL_SCRIPT": str(self.script), "PAL_RETRIES": "0", "PAL_SANDBOX": "off"}
         settings = {**os.environ, **own, **(env or {})}
-        given = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
+        if stdin is None:
+            return run_pal(words, cwd=self.project, env=settings)
         return subprocess.run(
-            [*PAL, *words], cwd=self.project, capture_output=True, text=True, env=settings, check=False, timeout=120, **given
+            [*PAL, *words], cwd=self.project, capture_output=True, text=True, env=settings, check=False, timeout=120, input=stdin
         )
 
 
