@@ -6,6 +6,7 @@ import re
 import select
 import shutil
 import signal
+import sys
 import tempfile
 import time
 import uuid
@@ -77,6 +78,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workerinput"):
         return
     home = Path(os.environ[_HOME])
+    if "started_pal" in sys.modules:
+        sys.modules["started_pal"].end_started()
     left = _end_processes(os.environ[_MARK]) if Path("/proc/self/environ").exists() else []
     left += [f"a file in the home: {path.relative_to(home)}" for path in sorted(home.rglob("*")) if _is_left(path)]
     shutil.rmtree(home, ignore_errors=True)

@@ -256,7 +256,7 @@ def _measure_growth(keep: Path | None, *, as_json: bool) -> None:
         # Exports write bytes, which a buffer of text has no room for.
         output = TextIOWrapper(BytesIO(), encoding="utf-8")
         with redirect_stdout(output), redirect_stderr(StringIO()) as errors, suppress(click.exceptions.Exit):
-            cli.invoke(cli.make_context("pal", list(arguments), obj=Home(home)))
+            cli.invoke(cli.make_context("pal", list(arguments), obj=Home.at(home)))
         if errors.getvalue():
             raise BadInput(f"`pal {arguments[0]}` failed: {errors.getvalue().strip()}", where=str(home))
 
@@ -495,6 +495,7 @@ class EvaluationOptions(msgspec.Struct, frozen=True):
     """How data is measured, beside what it is."""
 
     audit: Path | None
+    beside: tuple[Path, ...]
     facts: Path | None
     latency: bool
     coding: bool
@@ -509,6 +510,7 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.argument("data", type=click.Path(exists=True, path_type=Path), nargs=-1, required=True)
 @click.option("--audit", type=_file, metavar="FILE", help="Score with the evidence that this audit corrected, too.")
 @click.option("--facts", type=_file, metavar="FILE", help="Facts of cases, instead of those that are annotated here.")
+@click.option("--beside", type=_file, multiple=True, metavar="FILE", help="Fit the weights that are held out on this data, too.")
 @click.option("--fit", "fitting", is_flag=True, help="Instead, fit weights on all of the data and print them.")
 @click.option("--latency", is_flag=True, help="Instead, measure queries in an index of many long units made of the data.")
 @click.option("--turn-start", is_flag=True, help="Instead, measure what recall of notes adds to the start of a turn.")
@@ -524,6 +526,7 @@ def evaluate(
     *,
     data: tuple[Path, ...],
     audit: Path | None,
+    beside: tuple[Path, ...],
     facts: Path | None,
     fitting: bool,
     latency: bool,
@@ -549,7 +552,7 @@ def evaluate(
         return
     # Asked before anything is measured: the checkout may change while that goes on.
     _commit()
-    options = EvaluationOptions(audit, facts, latency, coding, embedding, units)
+    options = EvaluationOptions(audit, beside, facts, latency, coding, embedding, units)
     names = [_table_name(path, options) for path in data]
     require_placeholders(into, (*names, _GATES_TABLE) if gating and not coding else names)
     times: list[float] = []
@@ -593,9 +596,9 @@ def turn_start_markdown(measured: TurnStart) -> str:
 
 
 def _fit(data: Sequence[Path], embedder: Embedder | None, *, as_json: bool) -> None:
-    if len(data) != 1 or data[0].is_dir():
-        raise BadInput("weights are fitted on one file of conversations", where="--fit")
-    weights = fit_data(data[0], embedder=embedder, announce=_announce_evaluation)
+    if any(path.is_dir() for path in data):
+        raise BadInput("weights are fitted on files of conversations", where="--fit")
+    weights = fit_data(data, embedder=embedder, announce=_announce_evaluation)
     emit(weights) if as_json else click.echo("\n".join(f'    "{name}": {weight},' for name, weight in weights.items()))
 
 
@@ -616,7 +619,7 @@ def _measure(path: Path, options: EvaluationOptions, times: list[float]) -> Repo
         return measure_latency(path, units=options.units, announce=_announce_evaluation)
     times.clear()
     embedder = Embedder() if options.embedding else None
-    return eval_data(path, audit=options.audit, embedder=embedder, announce=_announce_evaluation, times=times)
+    return eval_data(path, audit=options.audit, beside=options.beside, embedder=embedder, announce=_announce_evaluation, times=times)
 
 
 def _markdown(report: Report) -> str:

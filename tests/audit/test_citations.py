@@ -1,6 +1,7 @@
 """A line of a narrative stays only if the events that it cites contain what it says."""
 
 import pytest
+from every_case import every_case
 from narratives import ENGINEERING, INVENTED_CHINESE, INVENTED_ENGLISH, SESSION, TRUE_CHINESE, TRUE_ENGLISH
 
 from palimpsest.audit.citations import is_supported, sources_of
@@ -8,19 +9,19 @@ from palimpsest.audit.citations import is_supported, sources_of
 SOURCES = sources_of(SESSION)
 
 
-@pytest.mark.parametrize("line", [*INVENTED_ENGLISH, *INVENTED_CHINESE])
+@every_case("line", [*INVENTED_ENGLISH, *INVENTED_CHINESE])
 @pytest.mark.states("PA-17")
 def test_a_line_that_invents_something_is_left_out(line: str) -> None:
     assert not is_supported(line, SOURCES)
 
 
-@pytest.mark.parametrize("line", [*TRUE_ENGLISH, *TRUE_CHINESE])
+@every_case("line", [*TRUE_ENGLISH, *TRUE_CHINESE])
 @pytest.mark.states("PA-17")
 def test_a_true_line_with_the_right_citation_stays(line: str) -> None:
     assert is_supported(line, SOURCES)
 
 
-@pytest.mark.parametrize("line", ENGINEERING)
+@every_case("line", ENGINEERING)
 @pytest.mark.states("PA-17")
 def test_a_remark_of_an_engineer_stays(line: str) -> None:
     assert is_supported(line, SOURCES)
@@ -40,7 +41,7 @@ def test_a_number_may_stand_with_its_unit(line: str, stays: bool) -> None:
     assert is_supported(line, SOURCES) is stays
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("line", "stays"),
     [
         ("- 50,000 rows take 3.9 s [34.0].", True),

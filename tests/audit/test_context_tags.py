@@ -3,6 +3,7 @@
 from typing import get_args
 
 import pytest
+from every_case import every_case
 
 from palimpsest.audit.entities import is_context_text, is_real_user_message, is_turn_boundary
 from palimpsest.core.items import Item, Kind, Text
@@ -14,7 +15,7 @@ def test_the_kind_of_an_item_says_whether_a_turn_begins_there() -> None:
     assert boundaries == {"user", "steering"}
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         "# AGENTS.md instructions for /repo\n\n<INSTRUCTIONS>\nUse tabs.\n</INSTRUCTIONS>",
@@ -33,7 +34,7 @@ def test_a_message_with_any_context_fragment_is_no_turn_boundary(text: str) -> N
     assert not is_real_user_message(["please fix the build", text])
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         "please fix the build",

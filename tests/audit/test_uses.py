@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from every_case import every_case
 from workplace import reply, say, use, work
 
 from palimpsest.agent.session import Session
@@ -38,7 +39,7 @@ def life(session: Session, item: str) -> tuple[int, int | None, int | None, int 
     return found.arrived, found.last_named, found.superseded, found.died
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("tool", "args", "age"),
     [
         ("Edit", READ, 1),
@@ -120,7 +121,7 @@ def test_an_edit_that_failed_supersedes_nothing() -> None:
     assert session.derived.uses.value()[item].superseded == 3
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("command", "superseded"),
     [
         ("mv src/a.py src/b.py", True),

@@ -3,6 +3,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 import pytest
+from every_case import every_case
 from msgspec.structs import force_setattr, replace
 
 from palimpsest.core.items import EMPTY_MAPPING, FrozenDict, Value, frozen
@@ -43,7 +44,7 @@ CHANGES: tuple[Callable[[dict[str, int]], object], ...] = (
 )
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@every_case("change", CHANGES)
 def test_no_method_changes_a_frozen_dictionary(change: Callable[[dict[str, int]], object]) -> None:
     seats = frozen({"ada": 1})
     with pytest.raises((TypeError, AttributeError)):

@@ -1,6 +1,6 @@
 """What a model sees of an item under each kind of mask."""
 
-import pytest
+from every_case import every_case
 
 from palimpsest.core.items import Content, Cover, Document, Image, Item, Kind, Opaque, Text, Thinking, ToolCall, ToolResult
 from palimpsest.core.token_counter import TokenCounter
@@ -25,21 +25,21 @@ CASES: list[tuple[Kind, Content, Content]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "content", "covered"), CASES)
+@every_case(("kind", "content", "covered"), CASES)
 def test_a_cover_has_the_shape_of_the_content_that_it_replaces(kind: Kind, content: Content, covered: Content) -> None:
     assert shown(Item("1.0", kind, content, mask=CUT)) == covered
     assert placeholder_content(Item("1.0", kind, content), "cut") == covered
 
 
-@pytest.mark.parametrize(("kind", "content", "covered"), CASES)
-@pytest.mark.parametrize("model", ["claude-sonnet-4-5", "gpt-5", "local/any"])
+@every_case(("kind", "content", "covered"), CASES)
+@every_case("model", ["claude-sonnet-4-5", "gpt-5", "local/any"])
 def test_the_counted_content_of_a_masked_item_is_what_is_sent(kind: Kind, content: Content, covered: Content, model: str) -> None:
     item = Item("1.0", kind, content, mask=CUT)
     assert sendable_content(item, card(model), no_blobs) == covered
     assert TokenCounter(palimpsest_size).item(item) == palimpsest_size(covered)
 
 
-@pytest.mark.parametrize(("kind", "content", "covered"), CASES)
+@every_case(("kind", "content", "covered"), CASES)
 def test_without_a_mask_the_content_shows_and_under_an_empty_one_nothing(kind: Kind, content: Content, covered: Content) -> None:
     open_item, hidden = Item("1.0", kind, content), Item("1.0", kind, content, mask=Cover())
     assert (shown(open_item), shown(hidden)) == (content, None)

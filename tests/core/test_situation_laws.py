@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import working_days
+from every_case import every_case
 from histories import Step, new_log, steps, tell
 from hypothesis import given, settings
 from msgspec import Raw, Struct
@@ -140,7 +141,7 @@ def test_nothing_can_be_changed_through_the_situation_of_any_working_day(history
     assert session.counter.sizes_of(session.log.view) == before
 
 
-@pytest.mark.parametrize("name", PROFILES)
+@every_case("name", PROFILES)
 def test_the_policies_of_every_profile_are_immutable_all_the_way_down(name: str) -> None:
     for policy in (*profile(name).policies, profile(name).fallback):
         assert_unchangeable(policy)

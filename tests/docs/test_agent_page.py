@@ -9,6 +9,7 @@ from typing import get_args
 
 import click
 import pytest
+from every_case import every_case
 
 from pal.cli import main
 from pal.cli import run as ask
@@ -167,7 +168,7 @@ def test_the_table_of_modes_is_what_the_permissions_decide(mode: Mode, tmp_path:
 RULES = rows(section("Modes and rules").partition("Where rules come from")[0], 3)
 
 
-@pytest.mark.parametrize("row", RULES, ids=lambda row: row[0])
+@every_case("row", RULES)
 def test_a_rule_of_the_page_matches_what_it_says(row: tuple[str, ...]) -> None:
     text, match, other = (cell.strip("`") for cell in row)
     rule = parse_rule(text)
@@ -205,7 +206,7 @@ LINES = [
 ]
 
 
-@pytest.mark.parametrize("line", LINES)
+@every_case("line", LINES)
 def test_a_command_line_of_the_documents_is_understood(line: str) -> None:
     words = shlex.split(line)[1:]
     # A line that begins with an option is one of `pal ask`.

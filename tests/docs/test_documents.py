@@ -4,6 +4,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from every_case import every_case
 
 from pal.cli.main import COMMANDS
 
@@ -48,7 +49,7 @@ def test_the_documents_with_programs_are_among_those_that_run() -> None:
     assert _blocks((ROOT / "docs" / "adding.md").read_text(encoding="utf-8"), "python")
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=_name)
+@every_case("path", DOCUMENTS)
 def test_every_relative_link_of_a_document_leads_somewhere(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     for link in _LINK.findall(_prose(text)):

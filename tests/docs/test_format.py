@@ -13,6 +13,7 @@ import palimpsest as pal
 from palimpsest.core.events import CallStarted, ModeChanged, ModelReplied, ModelSwitched, Usage
 from palimpsest.core.items import Edit, text_of
 from palimpsest.core.lines import digest_of, encode_line
+from palimpsest.stores.home import FolderHome
 from palimpsest.stores.in_memory import MemorySessions
 
 
@@ -42,11 +43,11 @@ def _edit(*edits: Edit) -> pal.ViewEdited:
     return pal.ViewEdited(edits, by="test", why="to be read back")
 
 
-def _path(home: pal.Home, log: pal.Log) -> Path:
+def _path(home: FolderHome, log: pal.Log) -> Path:
     return home.folder / "sessions" / f"{log.session}.jsonl"
 
 
-def _check(home: pal.Home, log: pal.Log) -> list[str]:
+def _check(home: FolderHome, log: pal.Log) -> list[str]:
     log.sync()
     return _compare(_files(home), log)
 
@@ -63,11 +64,11 @@ def _compare(fetch: Callable[[str], bytes], log: pal.Log) -> list[str]:
     return texts
 
 
-def _files(home: pal.Home) -> Callable[[str], bytes]:
+def _files(home: FolderHome) -> Callable[[str], bytes]:
     return lambda session: (home.folder / "sessions" / f"{session}.jsonl").read_bytes()
 
 
-def _reopened(home: pal.Home, log: pal.Log) -> pal.View:
+def _reopened(home: FolderHome, log: pal.Log) -> pal.View:
     with home.open(log.session, write=False) as again:
         return again.view
 
@@ -78,7 +79,7 @@ def home(tmp_path: Path) -> pal.Home:
 
 
 @pytest.fixture
-def log(home: pal.Home) -> Iterator[pal.Log]:
+def log(home: FolderHome) -> Iterator[pal.Log]:
     """Events 0 to 6: a head, a question, a call with its result, an answer, and a second question."""
     with home.new(cwd="/repo", model="claude-sonnet-4-5") as log:
         log.append(pal.ContextStated(head=(pal.Statement("rules", "Be brief.", "system"),), items=(pal.Statement("day", "It is Monday."),)))
@@ -101,17 +102,17 @@ _START = [
 ]
 
 
-def test_a_plain_session_is_read_as_the_product_reads_it(home: pal.Home, log: pal.Log) -> None:
+def test_a_plain_session_is_read_as_the_product_reads_it(home: FolderHome, log: pal.Log) -> None:
     assert _check(home, log) == [*_START, "And now?"]
 
 
-def test_a_fold_that_keeps_an_item_and_a_mask_are_read(home: pal.Home, log: pal.Log) -> None:
+def test_a_fold_that_keeps_an_item_and_a_mask_are_read(home: FolderHome, log: pal.Log) -> None:
     log.append(_edit(pal.Mask(("4.0",), "[cleared]")))
     log.append(_edit(pal.Fold("2.0", "5.0", (pal.Put("summary", pal.Text("They spoke of main.py.")), pal.Keep("2.0")))))
     assert _check(home, log) == ["Be brief.", "It is Monday.", "They spoke of main.py.", "What does main.py print? 请看一下", "And now?"]
 
 
-def test_an_undone_edit_is_as_if_it_had_never_been(home: pal.Home, log: pal.Log) -> None:
+def test_an_undone_edit_is_as_if_it_had_never_been(home: FolderHome, log: pal.Log) -> None:
     fold = log.append(_edit(pal.Fold("2.0", "5.0", (pal.Put("summary", pal.Text("gone")),))))
     log.append(_edit(pal.Mask(("6.0",))))
     assert _check(home, log) == ["Be brief.", "It is Monday.", "gone"]
@@ -119,32 +120,32 @@ def test_an_undone_edit_is_as_if_it_had_never_been(home: pal.Home, log: pal.Log)
     assert _check(home, log) == _START
 
 
-def test_one_edit_of_several_can_be_undone(home: pal.Home, log: pal.Log) -> None:
+def test_one_edit_of_several_can_be_undone(home: FolderHome, log: pal.Log) -> None:
     both = log.append(_edit(pal.Mask(("1.1",)), pal.Mask(("6.0",), "[hidden]")))
     pal.undo(log, both.seq, (0,))
     assert _check(home, log) == [*_START, "[hidden]"]
 
 
-def test_a_rewind_leaves_a_branch_and_its_edits_behind(home: pal.Home, log: pal.Log) -> None:
+def test_a_rewind_leaves_a_branch_and_its_edits_behind(home: FolderHome, log: pal.Log) -> None:
     log.append(_edit(pal.Mask(("1.1",))))
     pal.rewind(log, 5)
     log.append(_user("Another question."))
     assert _check(home, log) == [*_START, "Another question."]
 
 
-def test_an_item_comes_back_where_it_stood(home: pal.Home, log: pal.Log) -> None:
+def test_an_item_comes_back_where_it_stood(home: FolderHome, log: pal.Log) -> None:
     log.append(_edit(pal.Fold("2.0", "5.0", (pal.Put("summary", pal.Text("short")),))))
     pal.restore(log, "4.0")
     log.append(_edit(pal.Insert((pal.Put("reminder", pal.Text("Mind the tests.")),))))
     assert _check(home, log)[-4:] == ['read {"path":"main.py"}', 'print("hi")\n', "And now?", "Mind the tests."]
 
 
-def test_a_new_head_begins_an_epoch(home: pal.Home, log: pal.Log) -> None:
+def test_a_new_head_begins_an_epoch(home: FolderHome, log: pal.Log) -> None:
     log.append(pal.ContextStated(head=(pal.Statement("rules", "Be thorough.", "system"),)))
     assert _check(home, log)[:2] == ["Be thorough.", "It is Monday."]
 
 
-def test_a_fork_reads_through_its_base_also_when_it_goes_back_into_it(home: pal.Home, log: pal.Log) -> None:
+def test_a_fork_reads_through_its_base_also_when_it_goes_back_into_it(home: FolderHome, log: pal.Log) -> None:
     fold = log.append(_edit(pal.Fold("2.0", "5.0", (pal.Put("summary", pal.Text("short")),))))
     with home.fork(log) as fork:
         log.append(_user("only in the base"))
@@ -158,7 +159,7 @@ def test_a_fork_reads_through_its_base_also_when_it_goes_back_into_it(home: pal.
     assert _check(home, log)[-1] == "only in the base"
 
 
-def test_the_model_and_the_mode_are_those_last_named(home: pal.Home, log: pal.Log) -> None:
+def test_the_model_and_the_mode_are_those_last_named(home: FolderHome, log: pal.Log) -> None:
     log.append(ModelReplied((pal.Text("Here.", "assistant"),), usage=Usage(input=10, cache_read=5, output=2)))
     assert Reader(_files(home), log.session).state().reported == 17
     log.append(ModeChanged("plan"))
@@ -168,7 +169,7 @@ def test_the_model_and_the_mode_are_those_last_named(home: pal.Home, log: pal.Lo
     assert (log.view.model, log.view.mode, log.view.reported) == ("gpt-5", "plan", None)
 
 
-def test_a_changed_line_breaks_the_chain(home: pal.Home, log: pal.Log) -> None:
+def test_a_changed_line_breaks_the_chain(home: FolderHome, log: pal.Log) -> None:
     log.sync()
     path = _path(home, log)
     path.write_bytes(path.read_bytes().replace(b"Be brief.", b"Be blunt."))
@@ -176,7 +177,7 @@ def test_a_changed_line_breaks_the_chain(home: pal.Home, log: pal.Log) -> None:
         Reader(_files(home), log.session)
 
 
-def test_a_redacted_line_keeps_the_chain(home: pal.Home, log: pal.Log) -> None:
+def test_a_redacted_line_keeps_the_chain(home: FolderHome, log: pal.Log) -> None:
     log.sync()
     path = _path(home, log)
     lines = path.read_bytes().splitlines(keepends=True)
@@ -189,7 +190,7 @@ def test_a_redacted_line_keeps_the_chain(home: pal.Home, log: pal.Log) -> None:
 
 
 @pytest.mark.parametrize("tail", [b'{"seq":7,"par', b"\0" * 64, b'{"seq":7\0\0\0\n'], ids=["half a line", "zeros", "zeros and a newline"])
-def test_a_torn_end_is_no_part_of_the_log(home: pal.Home, log: pal.Log, tail: bytes) -> None:
+def test_a_torn_end_is_no_part_of_the_log(home: FolderHome, log: pal.Log, tail: bytes) -> None:
     log.sync()
     path = _path(home, log)
     whole = path.read_bytes()
@@ -198,7 +199,7 @@ def test_a_torn_end_is_no_part_of_the_log(home: pal.Home, log: pal.Log, tail: by
     assert _product_texts(_reopened(home, log)) == [*_START, "And now?"]
 
 
-def test_an_unknown_event_leaves_the_view_alone(home: pal.Home, log: pal.Log) -> None:
+def test_an_unknown_event_leaves_the_view_alone(home: FolderHome, log: pal.Log) -> None:
     log.sync()
     path, last = _path(home, log), log.place_of(log.tip)
     path.write_bytes(path.read_bytes() + encode_line(last.seq + 1, last.seq, 0, last.link, b'{"type":"from_the_future","text":"?"}'))

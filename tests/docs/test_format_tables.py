@@ -5,6 +5,7 @@ from typing import Literal, Union, get_args, get_origin
 
 import msgspec
 import pytest
+from every_case import every_case
 from msgspec import NODEFAULT, Raw, Struct
 from msgspec.structs import FieldInfo, fields
 
@@ -87,12 +88,12 @@ def _tag(struct: type[Struct]) -> str:
 _TAGGED = [*get_args(events.Body), *get_args(items.Content), *get_args(edits.Edit), *_PIECES]
 
 
-@pytest.mark.parametrize("struct", [each for each in _TAGGED if each is not events.Unknown], ids=_tag)
+@every_case("struct", [each for each in _TAGGED if each is not events.Unknown])
 def test_the_fields_of_a_tagged_object_are_documented_as_they_are(struct: type[Struct]) -> None:
     assert _documented(_tag(struct)) == _described(struct)
 
 
-@pytest.mark.parametrize("struct", _VALUES, ids=lambda struct: struct.__name__)
+@every_case("struct", _VALUES)
 def test_the_fields_of_an_untagged_object_are_documented_as_they_are(struct: type[Struct]) -> None:
     assert _documented(struct.__name__) == _described(struct)
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import pytest
+from every_case import every_case
 
 from palimpsest.policies.named import PROFILES
 from palimpsest.policies.profile import SETTINGS, honoured_settings
@@ -32,7 +32,7 @@ class Watched(Mapping[str, str]):
         return 1
 
 
-@pytest.mark.parametrize("name", list(PROFILES))
+@every_case("name", list(PROFILES))
 def test_a_profile_reads_the_settings_that_the_table_has_for_it(name: str) -> None:
     watched = Watched()
     PROFILES[name](watched).budget(card("claude-sonnet-4-5"))

@@ -20,7 +20,7 @@ from palimpsest.core.items import Text, text_of
 from palimpsest.core.plans import Ask, Moment, Plan, Situation, Steps, ask
 from palimpsest.policies.profile import Profile
 from palimpsest.providers.scripted import Scripted, StalledReply
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 
 
 async def run_all(agent: Agent, *prompt: str) -> list[Piece]:
@@ -49,13 +49,13 @@ def test_ask_returns_the_text_of_the_last_reply_and_the_reason() -> None:
 
 def test_the_same_session_is_opened_later_and_goes_on(tmp_path: Path) -> None:
     async def first() -> str:
-        async with Agent("claude-sonnet-4-5", provider=Scripted("one"), home=Home(tmp_path)) as agent:
+        async with Agent("claude-sonnet-4-5", provider=Scripted("one"), home=FolderHome(tmp_path)) as agent:
             await agent.ask("first")
             return agent.id
 
     async def second(session: str) -> list[tuple[str, str]]:
         provider = Scripted("two")
-        async with Agent("gpt-5.5", provider=provider, home=Home(tmp_path), resume=session, profile="codex") as agent:
+        async with Agent("gpt-5.5", provider=provider, home=FolderHome(tmp_path), resume=session, profile="codex") as agent:
             await agent.ask("second")
             view = agent.session.log.view
             assert (view.model, view.profile) == ("gpt-5.5", "codex")
@@ -133,7 +133,7 @@ def test_the_answer_is_the_last_reply_of_the_turn_and_not_that_of_a_side_call() 
 
 def test_tools_are_recorded_when_they_change_and_not_when_a_session_is_resumed_with_the_same(tmp_path: Path) -> None:
     async def one_turn(resume: str = "", *tools: AgentTool) -> str:
-        async with Agent("claude-sonnet-4-5", provider=Scripted("ok"), home=Home(tmp_path), resume=resume) as agent:
+        async with Agent("claude-sonnet-4-5", provider=Scripted("ok"), home=FolderHome(tmp_path), resume=resume) as agent:
             agent.offer(Toolbox({tool.name: tool for tool in tools}, agent.toolbox.workspace))
             await agent.ask("go")
             return agent.id
@@ -141,7 +141,7 @@ def test_tools_are_recorded_when_they_change_and_not_when_a_session_is_resumed_w
     session = asyncio.run(one_turn("", ECHO))
     asyncio.run(one_turn(session, ECHO))
     asyncio.run(one_turn(session))
-    with Home(tmp_path).open(session, write=False) as log:
+    with FolderHome(tmp_path).open(session, write=False) as log:
         offered = [event.body.names for event in log.events() if isinstance(event.body, ToolsOffered)]
     assert offered == [("echo",), ()]
 

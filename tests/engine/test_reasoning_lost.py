@@ -63,7 +63,7 @@ def some_edit(session: Session, chance: random.Random, *, alone: bool) -> Edit:
             return Insert((Put("reminder", Text(f"remember {chance.random()}")),), chance.choice(("", items[first].id)))
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32))
 @pytest.mark.states("PV-18")
 def test_an_edit_costs_the_thinking_that_the_next_call_leaves_out(seed: int) -> None:

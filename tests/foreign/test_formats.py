@@ -1,11 +1,18 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from corpus import CORPUS, GOLDEN, WITHOUT, corpus, golden
+from every_case import every_case
 
 from palimpsest.core.errors import BadInput
+from palimpsest.core.events import UserSaid
+from palimpsest.core.items import Text
+from palimpsest.exchange.claude.writer import write_claude
 from palimpsest.exchange.formats import FORMATS, format_named
 from palimpsest.exchange.transcript import Format, TranscriptSource
+from palimpsest.stores.home import Home
 
 OWNERS = {"mini": "swe-agent", "swe": "swe-agent", "copilot-cli": "copilot", "claude-code": "claude", "opencode-export": "opencode"}
 SUFFIXES = {".jsonl", ".json", ".traj", ".md", ".db", ".zst"}
@@ -31,7 +38,7 @@ def test_a_golden_file_is_known_by_its_own_format_alone_if_by_any(path: Path) ->
     assert [form.name for form in formats_of(path)] in ([], [owner(path, GOLDEN)])
 
 
-@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+@every_case("form", FORMATS)
 def test_a_format_finds_sessions_in_its_own_golden_folders_alone(form: object) -> None:
     found = {owner(folder / "x", GOLDEN) for folder in GOLDEN.iterdir() if form in formats_of(folder)}
     name = getattr(form, "name", "")
@@ -40,7 +47,7 @@ def test_a_format_finds_sessions_in_its_own_golden_folders_alone(form: object) -
 
 
 @pytest.mark.skipif(not REAL, reason=WITHOUT)
-@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name[-50:])
+@every_case("path", REAL)
 def test_a_real_session_is_known_by_its_own_format_alone(path: Path) -> None:
     assert [form.name for form in formats_of(path)] == [owner(path, CORPUS)]
 
@@ -52,6 +59,31 @@ def test_the_formats_are_asked_in_a_fixed_order_and_found_by_name() -> None:
     assert [format_named(name) for name in names] == list(FORMATS)
     with pytest.raises(BadInput, match="no format is called 'vim'; known are claude, codex"):
         format_named("vim")
+
+
+def test_a_file_of_one_program_imports_the_reader_of_no_other(tmp_path: Path) -> None:
+    (path,) = [each for each in FILES if each.suffix == ".jsonl" and owner(each, GOLDEN) == "claude"][:1]
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from palimpsest.exchange.finding import find_sources\n"
+        "from palimpsest.exchange.formats import FORMATS\n"
+        "print([source.format for source in find_sources(FORMATS, [Path(sys.argv[1])]).sources])\n"
+        "readers = {form.reader.partition(':')[0] for form in FORMATS}\n"
+        "print(sorted(name for name in readers if f'palimpsest.exchange.{name}' in sys.modules))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(path)], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "['claude']\n['claude.reader']\n"
+
+
+def test_a_format_is_written_by_its_writer_and_one_that_has_none_says_so() -> None:
+    home = Home.in_memory()
+    with home.new(cwd="/shop", model="claude-sonnet-4-5") as log:
+        log.append(UserSaid((Text("hello"),)))
+        written = {form.name: b"".join(form.write(log, home.blobs)) for form in FORMATS if form.writer}
+        assert (list(written), all(b"hello" in data for data in written.values())) == (["claude", "codex", "opencode"], True)
+        assert written["claude"] == b"".join(write_claude(log, home.blobs))
+        with pytest.raises(BadInput, match="a pi session can only be read"):
+            format_named("pi").write(log, home.blobs)
 
 
 @pytest.mark.parametrize(

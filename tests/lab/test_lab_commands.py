@@ -5,18 +5,25 @@ import sys
 
 import pytest
 
-from pal_lab.__main__ import COMMANDS
+from pal_lab.__main__ import COMMANDS, main
 
 
 def lab(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "pal_lab", *words], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_name_stands_for_a_command_of_pal(name: str) -> None:
-    shown = lab(name, "--help")
-    words, _, _ = " ".join(COMMANDS[name]).partition(" --")
-    assert (shown.returncode, shown.stdout.splitlines()[0].partition("[")[0].strip()) == (0, f"Usage: pal {words}")
+def test_a_name_stands_for_a_command_of_pal(capsys: pytest.CaptureFixture[str]) -> None:
+    found = {}
+    for name in COMMANDS:
+        with pytest.raises(SystemExit) as ended:
+            main((name, "--help"))
+        found[name] = (ended.value.code, capsys.readouterr().out.splitlines()[0].partition("[")[0].strip())
+    assert found == {name: (0, f"Usage: pal {' '.join(words).partition(' --')[0]}") for name, words in COMMANDS.items()}
+
+
+def test_a_name_works_from_a_shell() -> None:
+    shown = lab("bench", "--help")
+    assert (shown.returncode, shown.stdout.partition("[")[0].strip()) == (0, "Usage: pal bench")
 
 
 def test_without_a_known_name_all_are_listed() -> None:

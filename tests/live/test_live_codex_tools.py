@@ -41,6 +41,23 @@ def test_a_patch_is_a_free_form_call_with_a_grammar_and_goes_on_as_one_in_a_resu
 
 
 @pytest.mark.states("SG-28")
+@pytest.mark.parametrize("profile", BOTH)
+def test_a_file_that_was_read_by_a_command_or_not_at_all_is_patched_where_the_lines_fit(profile: str, tmp_path: Path) -> None:
+    agent = LiveCodex(tmp_path, profile, config=COMMANDS)
+    (agent.project / "a.py").write_text("one\n")
+    name, args = ("shell", {"command": ["cat", "a.py"]}) if profile == "codex" else ("exec_command", {"cmd": "cat a.py"})
+    misfit = UPDATE.replace("-one", "-four")
+    requests = agent.turn("change", using(name, **args), custom("apply_patch", UPDATE), custom("apply_patch", misfit), Said("done"))
+    assert outputs(requests[-1])[1:] == [
+        "Success. Updated the following files:\nM a.py",
+        "a hunk does not fit a.py: 'four' was not found; read the file again",
+    ]
+    (agent.project / "a.py").write_text("zero\none\n")
+    agent.turn("again", custom("apply_patch", UPDATE), Said("done"))
+    assert (agent.project / "a.py").read_text() == "zero\ntwo\n"
+
+
+@pytest.mark.states("SG-28")
 def test_on_a_wire_without_free_form_tools_a_patch_is_the_argument_input(tmp_path: Path) -> None:
     agent = LiveCodex(tmp_path, "codex", model="wordy")
     requests = agent.turn("write", using("apply_patch", input=PATCH), Said("done"))

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,8 @@ import pytest
 from acp import text_block
 from acp.stdio import spawn_agent_process
 from editor import PAL, Editor, new_session
-from long_day import MODEL, SKILL, SUMMARY, TURNS, DayModel, DayTurn, day, furnish, model_of
+from long_day import CODEX_CARDS, MODEL, RULES, SKILL, SUMMARY, TURNS, DayModel, DayTurn, codex_model_of, day, furnish, model_of
 from pty_screen import PtyScreen
-from streaming_model import StreamingModel
 from terminal_room import PAL as TERMINAL
 from terminal_room import say
 
@@ -27,7 +26,8 @@ from palimpsest.core.items import Fold, Text, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.tokens import palimpsest_size
 from palimpsest.policies.named import profile
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
+from palimpsest.wire.models import WireName
 from palimpsest.wire.wires import check_request
 
 PROFILES = ("palimpsest", "claude-code", "claude-code-2.1.325", "codex", "codex-0.166", "opencode", "opencode-1.18", "classroom")
@@ -37,17 +37,17 @@ EACH = [pytest.param(name, marks=pytest.mark.long) for name in PROFILES]
 class Desk:
     """A project, a home, and the environment of `pal` in them."""
 
-    def __init__(self, folder: Path, server: StreamingModel) -> None:
+    def __init__(self, folder: Path, variables: Mapping[str, str]) -> None:
         self.home, self.pal_home, self.project = folder / "user", folder / "user" / "pal", folder / "project"
         self.project.mkdir(parents=True)
         self.home.mkdir()
         furnish(self.home, self.pal_home, self.project)
         own = {"HOME": str(self.home), "PAL_HOME": str(self.pal_home), "PAL_SANDBOX": "off"}
-        self.environment = {**os.environ, **own, **server.environment}
+        self.environment = {**os.environ, **own, **variables}
 
     def events(self) -> list[Event]:
         """The events of the session of the day, which is the one with the most turns."""
-        home = Home(self.pal_home)
+        home = FolderHome(self.pal_home)
         logs = []
         for name in home.store.sessions():
             with Log.open(home.store, name, home.clock) as log:
@@ -71,13 +71,13 @@ class Desk:
         return done.stdout
 
 
-def assert_valid(requests: Iterable[Any]) -> None:
+def assert_valid(requests: Iterable[Any], wire: WireName = "anthropic") -> None:
     """Every request of the day is one that the provider takes."""
-    faults = {number: check_request("anthropic", json.dumps(each).encode()) for number, each in enumerate(requests)}
+    faults = {number: check_request(wire, json.dumps(each).encode()) for number, each in enumerate(requests)}
     assert {number: found for number, found in faults.items() if found} == {}
 
 
-def assert_whole(desk: Desk, model: DayModel, profile: str, turns: tuple[DayTurn, ...]) -> None:
+def assert_whole(desk: Desk, model: DayModel, profile: str, turns: tuple[DayTurn, ...], refused: str = "write") -> None:
     """Every turn ended by itself, each thing of the day happened as often as the day has it, and a day of a hundred turns was folded."""
     bodies = [event.body for event in desk.events()]
     times = [sum(turn.number % 10 == place for turn in turns) for place in range(10)]
@@ -86,7 +86,7 @@ def assert_whole(desk: Desk, model: DayModel, profile: str, turns: tuple[DayTurn
     assert sum(isinstance(body, ModelSwitched) for body in bodies) == sum(one.model != two.model for one, two in pairwise(turns))
     returned = [body for body in bodies if isinstance(body, ToolReturned)]
     # Only what was tried in plan mode is refused.
-    assert [body.tool for body in returned if body.result.error] == ["write"] * times[6]
+    assert [body.tool for body in returned if body.result.error] == [refused] * times[6]
     assert sum(SKILL in text_of(body.result) for body in returned if body.tool == "skill") == times[5]
     made = sorted(path.read_text() for path in desk.project.glob("made*.txt"))
     assert made == sorted(f"made in {turn.number}\n" for turn in turns if turn.number % 10 == 7)
@@ -99,7 +99,7 @@ def assert_whole(desk: Desk, model: DayModel, profile: str, turns: tuple[DayTurn
 
 def in_processes(folder: Path, profile: str, turns: tuple[DayTurn, ...]) -> None:
     with model_of(turns) as (model, server):
-        desk = Desk(folder, server)
+        desk = Desk(folder, server.environment)
         for turn in turns:
             model.begin(turn)
             assert desk.print_turn(profile, turn, goes_on=turn.number > 1).rstrip("\n").endswith(turn.said)
@@ -148,7 +148,7 @@ async def over_acp(desk: Desk, model: DayModel, profile: str, turns: tuple[DayTu
 @pytest.mark.parametrize("profile", ["palimpsest", *EACH[1:]])
 def test_a_day_in_an_editor_that_starts_the_agent_anew_four_times(tmp_path: Path, profile: str) -> None:
     with model_of(day()) as (model, server):
-        desk = Desk(tmp_path, server)
+        desk = Desk(tmp_path, server.environment)
         asyncio.run(over_acp(desk, model, profile, model.turns))
         assert_valid(server.asked)
         assert_whole(desk, model, profile, model.turns)
@@ -180,7 +180,7 @@ def in_a_terminal(desk: Desk, model: DayModel, profile: str, turns: tuple[DayTur
 @pytest.mark.parametrize("profile", EACH)
 def test_a_day_in_four_terminals(tmp_path: Path, profile: str) -> None:
     with model_of(day()) as (model, server):
-        desk = Desk(tmp_path, server)
+        desk = Desk(tmp_path, server.environment)
         for first in range(0, len(model.turns), RESUMED_EVERY):
             in_a_terminal(desk, model, profile, model.turns[first : first + RESUMED_EVERY], goes_on=first > 0)
         assert_valid(server.asked)
@@ -212,16 +212,27 @@ def _lived(events: Iterable[Event]) -> list[tuple[int, str]]:
     return edits
 
 
+# In the window of the day OpenCode comes within ten tokens of a fold, which a replay estimates; in this one it stays 1,400 away.
+_WINDOWS = {"opencode": 61_500}
+
+
 def assert_replayed(folder: Path, profile_name: str, turns: tuple[DayTurn, ...]) -> None:
     """A replay of the session of these turns, with the summaries that it had, makes the edits that it made."""
     with model_of(turns) as (model, server):
-        desk = Desk(folder, server)
+        desk = Desk(folder, server.environment)
+        cards = desk.pal_home / "cards.toml"
+        cards.write_text(cards.read_text().replace("= 60000", f"= {_WINDOWS.get(profile_name, 60_000)}"))
         asyncio.run(over_acp(desk, model, profile_name, turns))
-        name = desk.events()[0].body
         assert_valid(server.asked)
         assert_whole(desk, model, profile_name, turns)
+    assert_replays(desk, profile_name)
+
+
+def assert_replays(desk: Desk, profile_name: str) -> None:
+    """A replay of the session of a desk, with the summaries that it had, makes the edits that it made."""
+    name = desk.events()[0].body
     assert isinstance(name, SessionOpened)
-    home = Home(desk.pal_home)
+    home = FolderHome(desk.pal_home)
     with Log.open(home.store, name.session, home.clock) as log:
         events, recording = list(log.events()), recording_of(log, home.blobs, str(home.store.path_of(name.session).resolve()))
     card = next(each for each in home.cards() if each.name == MODEL)
@@ -237,10 +248,25 @@ def test_a_replay_under_our_profile_makes_the_edits_that_the_live_session_made(t
 
 
 OTHERS = [pytest.param(name, marks=pytest.mark.long) for name in ("context-editing", "gateway", "gateway-thrifty", "lossless", "provider")]
-# A session of `lossless` ends where its window does. After 50 turns OpenCode comes within a few tokens of a fold, which a replay estimates.
-_TURNS = {"lossless": 30, "opencode": 50}
+# A session of `lossless` ends where its window does.
+_TURNS = {"lossless": 30}
 
 
 @pytest.mark.parametrize("name", [*EACH, *OTHERS])
 def test_a_replay_of_a_long_day_makes_the_edits_that_the_live_session_made(tmp_path: Path, name: str) -> None:
     assert_replayed(tmp_path, name, day(_TURNS.get(name, 70), MODEL))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["codex", "codex-0.166"])
+def test_a_day_on_the_wire_and_with_the_tools_of_codex_is_whole_and_replays_with_the_same_edits(tmp_path: Path, name: str) -> None:
+    with codex_model_of(day(70, MODEL)) as (model, server):
+        desk = Desk(tmp_path, {"KEY": "key", "PAL_OFFLINE": "", "PAL_RETRIES": "0"})
+        (desk.pal_home / "cards.toml").write_text(CODEX_CARDS)
+        reached = f'[providers.lab]\nbase_url = "{server.url}/v1"\napi_key_env = "KEY"\n'
+        (desk.pal_home / "config.toml").write_text(f"[permissions]\nallow = {json.dumps([*RULES, 'bash(cat:*)'])}\n{reached}")
+        asyncio.run(over_acp(desk, model, name, model.turns))
+        assert {path for path, _ in server.requests} == {"/v1/responses"}
+        assert_valid((body for _, body in server.requests), "responses")
+        assert_whole(desk, model, name, model.turns, refused="apply_patch")
+    assert_replays(desk, name)

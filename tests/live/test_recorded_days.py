@@ -13,7 +13,7 @@ from wire_server import Said
 from palimpsest.core.events import ModelReplied, UserSaid, ViewEdited
 from palimpsest.core.items import Fold
 from palimpsest.core.log import Log
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 
 # A line is a prompt: the thousands of tokens that each reply reported, `+` if it called a tool, and `fold` where the program compacted,
 # perhaps before the prompt took its place. What OpenCode asks by itself after it compacted at the end of a turn is left out.
@@ -57,7 +57,7 @@ def recorded(day: str) -> list[str]:
 
 def lived(folder: Path) -> list[str]:
     """The same of the only session of a home."""
-    home = Home(folder)
+    home = FolderHome(folder)
     (name,) = home.store.sessions()
     found: list[str] = []
     with Log.open(home.store, name, home.clock) as log:

@@ -1,6 +1,7 @@
 """Changes of the notes: each rests on a quotation, and trust follows from who is quoted."""
 
 import pytest
+from every_case import every_case
 from msgspec.structs import replace
 
 from palimpsest.memory.changes import (
@@ -184,7 +185,7 @@ def test_a_correction_by_the_user_supersedes_and_both_notes_say_so() -> None:
     assert (loser.status, loser.superseded_by, loser.valid_to) == ("superseded", "user_style_indent_2@2", "2026-06-01T10:00:00Z")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("change", "reason"),
     [
         (SupersedeNote("user_none", TABS, ("s1:1",), "use tabs"), "there is no note 'user_none'"),

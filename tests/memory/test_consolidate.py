@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from palimpsest.memory.note import Note
-from palimpsest.memory.weigh import DEFAULT_WEIGHING, Consolidated, ConsolidationStep, consolidate, is_over
+from palimpsest.memory.weigh import DEFAULT_WEIGHING, Consolidated, ConsolidationStep, consolidate
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 NOTE = Note(
@@ -131,12 +131,3 @@ def test_the_last_of_two_corrections_holds_in_a_thousand_histories_and_a_second_
         result = consolidate(notes, NOW, words)
         assert [note.body for note in result.notes.values()] == [f"port {values[-1]}"]
         assert consolidate(result.notes.values(), NOW, words).steps == ()
-
-
-def test_a_note_is_over_when_its_validity_has_ended() -> None:
-    assert [is_over(replace(NOTE, valid_to=day), NOW) for day in ("", "2026-05-31", "2026-06-01", "2026-06-02")] == [
-        False,
-        True,
-        True,
-        False,
-    ]

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,7 +57,7 @@ def test_a_file_without_a_required_field_is_refused(field: str) -> None:
         decode_note("\n".join(lines), "user_tabs.md")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("changed", "why"),
     [
         ({"name": "user-tabs"}, "a name is"),

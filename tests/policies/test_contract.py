@@ -6,6 +6,7 @@ from itertools import islice
 
 import pytest
 from corpus import CORPUS, GOLDEN, WITHOUT
+from every_case import every_case
 from real_work import Always, Place, at_work, cramped, faults, generated, places, recorded
 from workplace import offline, online, run_plan
 
@@ -144,7 +145,7 @@ def proposed(policy: Policy, session: Session, moment: Moment, reply: ModelRepli
         return f"{error.kind}: {error.message}"
 
 
-@pytest.mark.parametrize("name", [*WAYS, LOOSE])
+@every_case("name", [*WAYS, LOOSE])
 def test_the_same_situation_gives_the_same_plan(name: str) -> None:
     place = generated()
     summary = ModelReplied((Text(SUMMARY, "assistant"),), stop="end_turn")
@@ -198,8 +199,8 @@ def try_once(session: Session, moment: Moment, model: Always) -> None:
     assert faults(session) == []
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-@pytest.mark.parametrize("name", WAYS)
+@every_case("wrong", WRONG)
+@every_case("name", WAYS)
 def test_a_model_that_does_it_wrong_never_harms_the_session_and_never_loops(name: str, wrong: str) -> None:
     do_it_wrong(generated(), "made2", way(name), wrong)
 
@@ -223,8 +224,8 @@ def test_a_model_that_does_it_wrong_never_harms_a_public_session(name: str, step
         do_it_wrong(public, one, way(name), wrong)
 
 
-@pytest.mark.parametrize("name", ["palimpsest", "palimpsest, narrated"])
-@pytest.mark.parametrize("wrong", WRONG)
+@every_case("name", ["palimpsest", "palimpsest, narrated"])
+@every_case("wrong", WRONG)
 def test_under_our_own_profile_the_fold_stands_whatever_the_model_does(name: str, wrong: str) -> None:
     place, session_name = generated(), "made3"
     with at_work(place, session_name, way(name), cramped(place, session_name)) as session:
@@ -258,8 +259,8 @@ def pinned_in(session: Session, what: str) -> tuple[str, ...]:
     return tuple(pinned(session.log.view))
 
 
-@pytest.mark.parametrize("what", ["result", "call", "assistant", "user", "file"])
-@pytest.mark.parametrize("name", [*WAYS, LOOSE])
+@every_case("what", ["result", "call", "assistant", "user", "file"])
+@every_case("name", [*WAYS, LOOSE])
 def test_no_edit_hides_what_is_pinned(name: str, what: str) -> None:
     place, session_name = generated(), "made3"
     with at_work(place, session_name, way(name), cramped(place, session_name)) as session:

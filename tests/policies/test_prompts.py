@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from every_case import every_case
 
 from palimpsest import policies
 from palimpsest.policies.limits import prompt
@@ -20,7 +21,7 @@ def test_every_prompt_is_a_small_file_that_a_policy_uses() -> None:
     assert [name for name in NAMES if len((FOLDER / "prompts" / f"{name}.md").read_text(encoding="utf-8")) > 5_000] == []
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("name", "asked"),
     [
         (

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 from claude_work import MEASURED, SUMMARY, body_of, claude, edits, fill, texts
+from every_case import every_case
 from workplace import online, reply, say, use
 
 from palimpsest.agent.calls import call
@@ -187,8 +188,8 @@ def test_claude_code_ends_the_turn() -> None:
     assert (len(provider.requests), edits(session)) == (1, [])
 
 
-@pytest.mark.parametrize("name", ["claude-code", MEASURED])
-@pytest.mark.parametrize(
+@every_case("name", ["claude-code", MEASURED])
+@every_case(
     "answer",
     [
         ModelReplied((ToolCall("x", "Read", "{}"),)),

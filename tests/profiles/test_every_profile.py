@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -36,8 +37,8 @@ LENIENT = (
 )
 
 
-@pytest.mark.parametrize("wrong", [LONG, "many", "-5", "1.5", "٣٤", "²", "0x10"])
-@pytest.mark.parametrize(("name", "key"), STRICT)
+@every_case("wrong", [LONG, "many", "-5", "1.5", "٣٤", "²", "0x10"])
+@every_case(("name", "key"), STRICT)
 def test_a_setting_that_is_no_number_raises_one_short_line(name: str, key: str, wrong: str) -> None:
     with pytest.raises(BadInput, match=re.escape(key)) as raised:
         profile(name, {key: wrong}).budget(CLAUDE)
@@ -45,9 +46,9 @@ def test_a_setting_that_is_no_number_raises_one_short_line(name: str, key: str, 
     assert "\n" not in raised.value.message
 
 
-@pytest.mark.parametrize("wrong", [LONG, "many", "-5", "1.5", "٣٤", "²", "0"])
-@pytest.mark.parametrize("key", LENIENT)
-@pytest.mark.parametrize("name", ["claude-code", "claude-code-2.1.325"])
+@every_case("wrong", [LONG, "many", "-5", "1.5", "٣٤", "²", "0"])
+@every_case("key", LENIENT)
+@every_case("name", ["claude-code", "claude-code-2.1.325"])
 @pytest.mark.states("CC-06")
 def test_what_is_out_of_its_range_is_as_if_it_were_not_there(name: str, key: str, wrong: str) -> None:
     assert profile(name, {key: wrong}).budget(CLAUDE) == profile(name).budget(CLAUDE)
@@ -78,7 +79,7 @@ def test_every_number_of_a_sensible_length_is_read(one: int) -> None:
 TOLD = [(7, 1, 1), (0, 1, 1), (2, 1, 1), (0, 2, 2), (0, 3, 3), (1, 1, 1), (3, 1, 1)]
 
 
-@pytest.mark.parametrize("name", PROFILES)
+@every_case("name", PROFILES)
 def test_a_profile_counts_the_same_with_the_counter_of_the_session_and_with_the_sizes_of_its_view(name: str) -> None:
     session = work(profile(name))
     tell(session, TOLD)
@@ -110,7 +111,7 @@ def _first_fold(session: Session) -> PolicyRun:
     raise AssertionError("no fold came")
 
 
-@pytest.mark.parametrize("name", FOLDING)
+@every_case("name", FOLDING)
 def test_an_undone_fold_does_not_come_back_by_itself(name: str) -> None:
     session = work(profile(name))
     say(session, "look at all files")
@@ -122,7 +123,7 @@ def test_an_undone_fold_does_not_come_back_by_itself(name: str) -> None:
     assert session.log.view.items == before.items
 
 
-@pytest.mark.parametrize("name", FOLDING)
+@every_case("name", FOLDING)
 def test_a_restored_item_is_not_masked_or_folded_again_one_call_later(name: str) -> None:
     session = work(profile(name))
     say(session, "look at all files")
@@ -136,7 +137,7 @@ def test_a_restored_item_is_not_masked_or_folded_again_one_call_later(name: str)
         assert session.log.view[wanted].mask is None
 
 
-@pytest.mark.parametrize("name", FOLDING)
+@every_case("name", FOLDING)
 def test_an_undone_fold_comes_again_when_nothing_could_be_sent(name: str) -> None:
     session = work(profile(name))
     say(session, "look at all files")

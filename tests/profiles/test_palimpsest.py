@@ -4,6 +4,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import pytest
+from every_case import every_case
 from real_work import CLAUDE, at_work, cramped, generated
 from workplace import offline
 
@@ -66,7 +67,7 @@ def test_what_a_fold_keeps_can_be_set() -> None:
     assert policy(ours, "narrate") == Narrate(fold)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("name", "value", "words"),
     [
         ("PAL_COMPACT_AT", "soon", "give a number of tokens, or a share of the window such as 60%"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from every_case import every_case
 from loops import tool
 from msgspec import structs
 from wire_server import Said, wire_server
@@ -124,8 +125,8 @@ def test_a_client_sends_the_value_that_our_transport_sends(wire: WireName) -> No
     assert sent(over_client) == sent(over_http)
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize(
+@every_case("wire", WIRES)
+@every_case(
     ("answer", "kind", "said"),
     [
         (Said(status=429, message=f"slow down {KEY}", headers=(("retry-after", "7"),)), ProviderError, "HTTP 429"),

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 import pytest
+from every_case import every_case
 
 from palimpsest.core.errors import BadInput, ProviderError
 from palimpsest.core.ports import Provider
@@ -90,7 +91,7 @@ CASES: list[tuple[str, ProviderOptions, dict[str, str], Connection]] = [
 ]
 
 
-@pytest.mark.parametrize(("provider", "options", "environment", "found"), CASES)
+@every_case(("provider", "options", "environment", "found"), CASES)
 def test_the_environment_wins_over_the_configuration(
     provider: str, options: ProviderOptions, environment: dict[str, str], found: Connection
 ) -> None:

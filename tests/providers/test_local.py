@@ -17,7 +17,7 @@ from palimpsest.core.ports import Provider
 from palimpsest.core.view import View
 from palimpsest.providers.http import HttpProvider
 from palimpsest.providers.local import LocalProvider, LocalServer
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 from palimpsest.stores.weights import fetch_weights
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models import ModelCard, WireName
@@ -52,7 +52,7 @@ def weights() -> Path:
 
 @pytest.fixture(scope="module")
 def url(weights: Path) -> Iterator[str]:
-    with LocalServer(weights, window=WINDOW, threads=2) as server:
+    with LocalServer(weights, window=WINDOW, threads=1) as server:
         yield server.url
 
 
@@ -112,14 +112,14 @@ NOTES = "The sky over the harbour was blue this morning, and the boats went out 
 
 
 def test_a_session_with_a_real_model_answers_streams_obeys_a_schema_compacts_and_resumes(weights: Path, tmp_path: Path) -> None:
-    home = Home(tmp_path)
+    home = FolderHome(tmp_path)
     model = replace(local("chat"), system_messages=False)
 
     def few_words(agent: Agent) -> None:
         agent.session.params = replace(agent.session.params, max_tokens=16, temperature=0.0)
 
     async def first() -> str:
-        provider = LocalProvider(model, lambda: weights, threads=2)
+        provider = LocalProvider(model, lambda: weights, threads=1)
         async with Agent(model, provider=provider, profile="claude-code", home=home) as agent:
             agent.resources.callback(provider.close)
             few_words(agent)
@@ -139,7 +139,7 @@ def test_a_session_with_a_real_model_answers_streams_obeys_a_schema_compacts_and
             return agent.id
 
     async def second(session: str) -> tuple[str, ...]:
-        provider = LocalProvider(model, weights, threads=2)
+        provider = LocalProvider(model, weights, threads=1)
         async with Agent(model, provider=provider, profile="palimpsest", home=home, resume=session) as agent:
             agent.resources.callback(provider.close)
             few_words(agent)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,7 +80,7 @@ def test_the_password_of_an_unreachable_address_is_not_shown() -> None:
     assert PASSWORD not in whole(error)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("address", "reason"),
     [
         (f"ftp://me:{PASSWORD}@h", "the address 'ftp://h' does not begin with http:// or https://"),

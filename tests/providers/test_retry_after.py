@@ -1,13 +1,14 @@
 from collections.abc import Mapping
 
 import pytest
+from every_case import every_case
 
 from palimpsest.providers.http import retry_after
 
 NOW = 1_761_030_000.0  # Tue, 21 Oct 2025 07:00:00 GMT
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("headers", "seconds"),
     [
         ({"retry-after": "7"}, 7.0),
@@ -29,7 +30,7 @@ def test_the_delay_is_given_in_seconds_milliseconds_or_as_a_date(headers: Mappin
     assert retry_after(429, headers, NOW) == seconds
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("headers", "seconds"),
     [
         ({"anthropic-ratelimit-requests-reset": "2025-10-21T07:00:12Z"}, 12.0),

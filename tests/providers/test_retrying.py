@@ -3,6 +3,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
 import pytest
+from every_case import every_case
 
 from palimpsest.core.deltas import Delta, TextDelta, UsageDelta
 from palimpsest.core.errors import BadInput, ConnectionLost, PalimpsestError, PromptTooLong, ProviderError, StreamCut, TimedOut, WireError
@@ -32,7 +33,7 @@ class Sleeper:
         self.slept.append(seconds)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("error", "passes"),
     [
         (BUSY, True),
@@ -58,7 +59,7 @@ def test_only_transient_errors_are_retried(error: PalimpsestError, passes: bool)
     assert (retry_delay(error, 1) is not None) is passes
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("error", "attempt", "waited", "wait"),
     [
         (BUSY, 1, 0.0, 1.0),

@@ -10,7 +10,7 @@ from desks import ClaudeDesk
 from palimpsest.core.events import ModelReplied, ToolReturned, UserSaid, UserTyped, ViewEdited
 from palimpsest.core.items import Mask, Text, ToolCall, ToolResult
 from palimpsest.exchange.claude.writer import claude_session
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 
 pytestmark = pytest.mark.real
 RECALL = "mcp__plugin_pal_pal__recall"
@@ -75,7 +75,7 @@ def test_after_unplugging_nothing_of_pal_is_in_a_request(desk: ClaudeDesk) -> No
 
 def test_an_exported_session_goes_on_with_what_its_view_shows(claude_desk: ClaudeDesk) -> None:
     desk = claude_desk
-    home = Home(Path(desk.variables["PAL_HOME"]))
+    home = FolderHome(Path(desk.variables["PAL_HOME"]))
     with home.new(cwd=str(desk.project), model="claude-sonnet-4-6") as log:
         log.append(ModelReplied((Text("I am ready.", "assistant"),)))
         log.append(UserSaid((Text("Read a.txt."),)))

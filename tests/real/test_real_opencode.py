@@ -15,7 +15,7 @@ from scripted_api import ScriptedApi, serving
 from palimpsest.core.events import ModelReplied, ToolReturned, Usage, UserSaid, UserTyped, ViewEdited
 from palimpsest.core.items import Mask, Text, ToolCall, ToolResult
 from palimpsest.exchange.opencode.writer import opencode_session
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 
 pytestmark = pytest.mark.real
 
@@ -94,7 +94,7 @@ def test_after_a_real_compaction_every_later_request_holds_the_same_evidence(des
 
 
 def test_an_exported_session_goes_on_with_what_its_view_shows(desk: Desk) -> None:
-    home = Home(Path(desk.variables["PAL_HOME"]))
+    home = FolderHome(Path(desk.variables["PAL_HOME"]))
     with home.new(cwd=str(desk.project), model="claude-sonnet-4-5") as log:
         log.append(ModelReplied((Text("I am ready.", "assistant"),)))
         log.append(UserSaid((Text("Read a.txt."),)))

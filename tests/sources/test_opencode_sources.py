@@ -1,6 +1,7 @@
 """What OpenCode states, statement by statement, in both variants."""
 
 import pytest
+from every_case import every_case
 from workplace import work
 from worlds import MemoryWorld, state, texts
 
@@ -64,7 +65,7 @@ def test_the_family_follows_the_name_of_the_model() -> None:
     assert [family(model, OPENCODE_1_18_FAMILIES) for model in MODELS] == measured
 
 
-@pytest.mark.parametrize("name", sorted({found for families in (OPENCODE_FAMILIES, OPENCODE_1_18_FAMILIES) for _, found in families}))
+@every_case("name", sorted({found for families in (OPENCODE_FAMILIES, OPENCODE_1_18_FAMILIES) for _, found in families}))
 @pytest.mark.states("OC-31")
 def test_every_family_has_a_prompt_with_its_parts(name: str) -> None:
     text = prompt_text(f"opencode/{name}")

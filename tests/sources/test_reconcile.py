@@ -1,6 +1,7 @@
 """Observed values become statements: a head once in an epoch, then only what changed, and again what left the view."""
 
 import pytest
+from every_case import every_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from workplace import reply, say, work
@@ -285,9 +286,7 @@ def test_the_head_changes_exactly_with_the_epoch_and_the_view_is_current_after_e
     assert project(events) == project(events[len(events) // 2 :], project(events[: len(events) // 2])) == session.log.view
 
 
-@pytest.mark.parametrize(
-    "name", ["palimpsest", "claude-code", "claude-code-2.1.325", "codex", "codex-0.166", "opencode", "opencode-1.18", "classroom"]
-)
+@every_case("name", ["palimpsest", "claude-code", "claude-code-2.1.325", "codex", "codex-0.166", "opencode", "opencode-1.18", "classroom"])
 def test_the_keys_of_a_profile_are_unique(name: str) -> None:
     keys = [each.key for each in profile(name).sources.sources]
     assert len(keys) == len(set(keys)) >= 4

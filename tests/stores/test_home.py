@@ -4,32 +4,43 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from palimpsest.core.errors import BadInput, Locked
-from palimpsest.core.events import Titled, UserSaid
+from palimpsest.core.errors import BadInput
+from palimpsest.core.events import UserSaid
 from palimpsest.core.items import Text
-from palimpsest.stores.home import AnyHome, Home, MemoryHome
+from palimpsest.stores.home import Home, MemoryHome
 from palimpsest.stores.in_memory import FixedClock
 from palimpsest.stores.sessions import new_session_id
+from palimpsest.testing import HomeContract
 from palimpsest.wire.models import CARDS
 
 
-@pytest.fixture(params=["folder", "memory"])
-def home(request: pytest.FixtureRequest, tmp_path: Path) -> AnyHome:
-    return Home.at(tmp_path / "home") if request.param == "folder" else Home.in_memory()
+class TestFolderHome(HomeContract):
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self.folder = tmp_path / "home"
+
+    def make(self) -> Home:
+        return Home.at(self.folder)
 
 
-def test_every_home_offers_the_same(home: AnyHome) -> None:
-    home.new(title="One").close()
-    (session,) = home.store.sessions()
-    address = home.blobs.put(b"kept")
-    assert (home.imports.load(), home.imports.save(b"seen"), home.imports.load()) == (None, True, b"seen")
-    assert (home.store.stat(session).size > 0, home.blobs.get(address), home.own_cards()) == (True, b"kept", ())
-    assert [each.name for each in home.cards()] == [each.name for each in CARDS]
-    assert (home.has_index, home.name) == (False, "memory" if home.folder is None else str(home.folder))
-    with home.index() as index:
-        assert [row.title for row in index.list()] == ["One"]
-    home.store.remove(session)
-    assert list(home.store.sessions()) == []
+class TestMemoryHome(HomeContract):
+    def make(self) -> Home:
+        return Home.in_memory()
+
+
+def test_a_home_is_called_by_its_folder_or_memory(tmp_path: Path) -> None:
+    home = Home.at(tmp_path)
+    assert (home.name, home.local_folder, home.store.name) == (str(tmp_path), tmp_path, str(tmp_path / "sessions"))
+    assert (Home.in_memory().name, Home.in_memory().local_folder) == ("memory", None)
+
+
+def test_the_size_of_a_session_counts_its_other_files_where_it_has_some(tmp_path: Path) -> None:
+    for home, more in ((Home.at(tmp_path), 4), (Home.in_memory(), 0)):
+        with home.new() as log:
+            log.sync()
+        before = home.store.disk_bytes(log.session)
+        home.store.result_files(log.session)("result.txt", b"four")
+        assert home.store.disk_bytes(log.session) == before + more
 
 
 def test_an_index_that_is_kept_is_known(tmp_path: Path) -> None:
@@ -42,41 +53,6 @@ def test_the_cards_of_a_memory_home_can_be_given() -> None:
     own = structs.replace(CARDS[0], window=1_000)
     home = MemoryHome(own=(own,))
     assert (home.own_cards(), len(home.cards()), home.cards()[0].window) == ((own,), len(CARDS), 1_000)
-
-
-def test_a_session_of_a_home_is_there_when_it_is_opened_again(home: AnyHome) -> None:
-    with home.new(cwd="/repo", model="m", title="Greeting") as log:
-        log.append(UserSaid((Text("hello"),)))
-        session, view = log.session, log.view
-    with home.open(session) as again:
-        assert again.view == view
-        assert (again.opened.cwd, again.opened.model, again.event(1).body) == ("/repo", "m", Titled("Greeting"))
-
-
-def test_a_session_has_one_writer_and_any_number_of_readers(home: AnyHome) -> None:
-    with home.new() as log:
-        with pytest.raises(Locked):
-            home.open(log.session)
-        with home.open(log.session, write=False) as reader:
-            assert reader.tip == 0
-
-
-def test_a_fork_goes_on_from_an_event_and_leaves_its_base_as_it_was(home: AnyHome) -> None:
-    with home.new() as log:
-        log.extend([UserSaid((Text("one"),)), UserSaid((Text("two"),))])
-        with home.fork(log, 1) as fork:
-            fork.append(UserSaid((Text("three"),)))
-            assert fork.view.ids == ("1.0", "3.0")
-        assert log.view.ids == ("1.0", "2.0")
-
-
-def test_the_index_of_a_home_finds_what_was_said(home: AnyHome) -> None:
-    with home.new() as log:
-        log.extend([UserSaid((Text("a palimpsest is written over"),))])
-    with home.index() as index:
-        index.refresh()
-        assert [(hit.session, hit.item) for hit in index.search("palimpsest")] == [(log.session, "1.0")]
-        assert index.note == ""
 
 
 def test_a_home_is_made_by_its_first_session_and_not_by_looking(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import SessionOpened, UserSaid
 from palimpsest.core.items import Text
 from palimpsest.core.log import Log
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.stores.sessions import JsonlSessions
 
@@ -17,7 +17,7 @@ def _clock() -> FixedClock:
 
 
 def test_a_session_goes_on_in_memory_with_the_numbers_it_would_have(tmp_path: Path) -> None:
-    home = Home(tmp_path)
+    home = FolderHome(tmp_path)
     small(home)
     data = home.store.path_of(SMALL).read_bytes()
     with Log.open(MemorySessions(home.store), SMALL, _clock(), write=True) as tried:
@@ -33,7 +33,7 @@ def test_a_session_goes_on_in_memory_with_the_numbers_it_would_have(tmp_path: Pa
 
 
 def test_a_trial_of_many_events_reads_back_all_of_them(tmp_path: Path) -> None:
-    home = Home(tmp_path)
+    home = FolderHome(tmp_path)
     small(home)
     with Log.open(MemorySessions(home.store), SMALL, _clock(), write=True) as tried:
         tried.extend(UserSaid((Text(f"message {number}"),)) for number in range(300))
@@ -47,7 +47,7 @@ def test_a_trial_of_many_events_reads_back_all_of_them(tmp_path: Path) -> None:
 
 
 def test_a_writer_of_the_lower_store_does_not_lock_the_overlay(tmp_path: Path) -> None:
-    home = Home(tmp_path)
+    home = FolderHome(tmp_path)
     small(home)
     with (
         Log.open(JsonlSessions(home.store.folder), SMALL, _clock(), write=True),
@@ -57,7 +57,7 @@ def test_a_writer_of_the_lower_store_does_not_lock_the_overlay(tmp_path: Path) -
 
 
 def test_new_sessions_stand_beside_those_below(tmp_path: Path) -> None:
-    home = Home(tmp_path)
+    home = FolderHome(tmp_path)
     small(home)
     store = MemorySessions(home.store)
     Log.create(store, SessionOpened("new"), _clock()).close()

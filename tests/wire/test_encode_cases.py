@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from every_case import every_case
 from msgspec import Raw
 
 from palimpsest.core.errors import BadInput
@@ -206,7 +207,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@every_case("case", CASES)
 def test_a_view_is_the_same_conversation_on_every_wire(case: Case) -> None:
     view = View(items=case.items)
     assert json.loads(encode(view, CLAUDE, (), PLAIN).body)["messages"] == case.anthropic

@@ -7,6 +7,7 @@ from typing import Any, Required, get_origin, get_type_hints
 
 import pytest
 from anthropic.types.message_create_params import MessageCreateParamsBase
+from every_case import every_case
 from msgspec import Raw
 from official_types import accept
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase
@@ -168,12 +169,11 @@ CASES: dict[str, tuple[Kind, Content]] = {
 }
 
 
-@pytest.mark.parametrize("mask", MASKS, ids=str)
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize(
+@every_case("mask", MASKS)
+@every_case("case", CASES)
+@every_case(
     ("model", "kind"),
     [(CLAUDE, MessageCreateParamsBase), (GPT, ResponseCreateParamsBase), (OPENAI, CompletionCreateParamsBase)],
-    ids=("anthropic", "responses", "chat"),
 )
 def test_the_clients_take_every_kind_of_item_shown_masked_and_erased(model: ModelCard, kind: Any, case: str, mask: Cover | None) -> None:
     said, content = CASES[case]

@@ -1,12 +1,13 @@
 import json
 
 import pytest
+from every_case import every_case
 
 from palimpsest.core.errors import PromptTooLong, ProviderError, ThinkingRefused
 from palimpsest.wire.reply import http_error, mismatch_facts, provider_error
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("message", "gap"),
     [
         ("prompt is too long: 210000 tokens > 200000 maximum", 10_000),
@@ -39,7 +40,7 @@ def test_a_prompt_that_does_not_fit_is_recognised_in_the_words_of_many_servers(m
     assert found.gap == gap
 
 
-@pytest.mark.parametrize(
+@every_case(
     "error",
     [
         {
@@ -96,7 +97,7 @@ def test_an_invalid_retry_delay_is_none(given: float | None, kept: float | None)
     assert provider_error({"message": "slow down"}, "openai", retry_after=given).retry_after == kept
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("error", "status"),
     [
         ({"type": "overloaded_error", "message": "Overloaded"}, 529),

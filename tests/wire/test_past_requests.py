@@ -2,6 +2,7 @@ import json
 
 import msgspec
 import pytest
+from every_case import every_case
 from msgspec import Raw
 
 from palimpsest.core.errors import BadInput, BadLog, MissingBlob
@@ -42,8 +43,8 @@ GPT = card("gpt-5-2025-08-07")
 CHAT = card("openai-compatible/x")
 
 
-@pytest.mark.parametrize("model", [CLAUDE, GPT, CHAT], ids=lambda model: model.wire)
-@pytest.mark.parametrize("params", [Params(), PARAMS, Params(thinking_budget=2_000), Params(effort="low", model="mine", reasoning=False)])
+@every_case("model", [CLAUDE, GPT, CHAT])
+@every_case("params", [Params(), PARAMS, Params(thinking_budget=2_000), Params(effort="low", model="mine", reasoning=False)])
 def test_resolved_parameters_give_the_same_bytes_and_are_resolved(model: ModelCard, params: Params) -> None:
     log = _log()
     log.append(UserSaid((Text("hi"),)))

@@ -66,7 +66,7 @@ from palimpsest.core.errors import BadInput, Locked, PalimpsestError
 from palimpsest.core.events import PermissionAsked
 from palimpsest.core.log import Log
 from palimpsest.stores.config_files import FILE_NAME, resolve
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 
 PAGE: Final = 100
 _LONGEST_TITLE: Final = 200
@@ -81,20 +81,20 @@ class OpeningRequest(Struct, frozen=True):
     session: str = ""
 
 
-def require_session(home: AnyHome, session: str) -> None:
+def require_session(home: Home, session: str) -> None:
     """Raise `BadInput` if there is no such session. The id comes from outside, so it is looked up instead of made into a path."""
     if all(stat.session != session for stat in home.store.stats()):
         raise BadInput(f"there is no session {session!r}; `pal sessions` lists them", where=home.store.name)
 
 
-def fork_of(home: AnyHome, session: str) -> str:
+def fork_of(home: Home, session: str) -> str:
     """Return the id of a new session that continues from the newest event of another one."""
     with Log.open(home.store, session, home.clock) as log, home.fork(log) as forked:
         return forked.session
 
 
 def open_session(
-    home: AnyHome, request: OpeningRequest, client: Client, notify: Callable[[str], None], *, reads_buffers: bool = False
+    home: Home, request: OpeningRequest, client: Client, notify: Callable[[str], None], *, reads_buffers: bool = False
 ) -> EditorSession:
     """Return an open session, with its agent equipped by the settings of its folder.
 
@@ -103,7 +103,7 @@ def open_session(
     or settings that cannot be read, `Locked` if another process has the session.
     """
     root, folders = _folder(request.cwd), tuple(_folder(name) for name in request.folders or ())
-    settings = resolve(None if home.folder is None else home.folder / FILE_NAME, root, os.environ)
+    settings = resolve(None if home.local_folder is None else home.local_folder / FILE_NAME, root, os.environ)
     settings.require_valid()
     for problem in settings.refused:
         notify(str(problem))
@@ -146,7 +146,7 @@ def _folder(name: str) -> Path:
     return path.resolve()
 
 
-def list_page(home: AnyHome, cwd: str | None = None, cursor: str | None = None) -> ListSessionsResponse:
+def list_page(home: Home, cwd: str | None = None, cursor: str | None = None) -> ListSessionsResponse:
     """Return at most `PAGE` sessions of a folder, or of all folders; none of sub-agents, and none without a folder.
 
     `cursor` is the `next_cursor` of the page before. Raises `BadInput` if it is none, `StoreError` if the index cannot be used.
@@ -191,7 +191,7 @@ def request_errors() -> Iterator[None]:
 class EditorAgent(ProtocolAgent):
     """Answers the requests of one editor. `transport` tells when an answer was sent; only then the editor knows a new session."""
 
-    def __init__(self, home: AnyHome, transport: LineTransport | None = None) -> None:
+    def __init__(self, home: Home, transport: LineTransport | None = None) -> None:
         self._home = home
         self._client: Client | None = None
         self._reads_buffers = False
@@ -409,13 +409,13 @@ class _NoticeLog(logging.Handler):
         notify(f"{record.getMessage()}{f' ({type(error).__name__}: {error})' if error is not None else ''}")
 
 
-def serve(home: AnyHome) -> None:
+def serve(home: Home) -> None:
     """Serve one editor over standard input and output until it is gone. Raises `BadInput` if they are no pipes."""
     logging.basicConfig(level=logging.WARNING, handlers=[_NoticeLog()], force=True)
     run(_serve(home))
 
 
-async def _serve(home: AnyHome) -> None:
+async def _serve(home: Home) -> None:
     reader, writer = await standard_streams()
     transport = LineTransport(reader, writer)
     agent = EditorAgent(home, transport)

@@ -13,7 +13,7 @@ from palimpsest.agent.decision import Mode
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.log import Log
 from palimpsest.core.text import whole_number
-from palimpsest.stores.home import AnyHome, remove
+from palimpsest.stores.home import Home, remove
 from palimpsest.wire.models import DEFAULT_MODEL
 
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -77,7 +77,7 @@ def _with(command: Callable[..., Any], options: tuple[Decorator, ...]) -> Callab
 
 
 @contextmanager
-def chosen_session(home: AnyHome, *, continues: bool = False, resume: str = "", fork: str = "") -> Iterator[str]:
+def chosen_session(home: Home, *, continues: bool = False, resume: str = "", fork: str = "") -> Iterator[str]:
     """The id of the session to go on with; empty for a new one. A fork is made here, and removed if it cannot be used."""
     if sum((continues, bool(resume), bool(fork))) > 1:
         raise BadInput("--continue, --resume and --fork exclude each other", where="pal")
@@ -93,7 +93,7 @@ def chosen_session(home: AnyHome, *, continues: bool = False, resume: str = "", 
         raise
 
 
-def newest_here(home: AnyHome) -> str:
+def newest_here(home: Home) -> str:
     """The newest session of the working directory. Raises `BadInput` if there is none."""
     here = Path.cwd()
     row = newest_row(home, list_sessions(home), here)
@@ -102,7 +102,7 @@ def newest_here(home: AnyHome) -> str:
     return row.id
 
 
-def _forked(home: AnyHome, fork: str) -> str:
+def _forked(home: Home, fork: str) -> str:
     word, _, event = fork.partition("@")
     number = whole_number(event)
     if event and number is None:

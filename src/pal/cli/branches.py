@@ -21,7 +21,7 @@ from palimpsest.core.lines import Path
 from palimpsest.core.log import Log, turns_of
 from palimpsest.core.text import counted, whole_number
 from palimpsest.core.undo import rewind as go_back
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.stores.sessions import new_session_id
 from palimpsest.stores.snapshots import SnapshotLimits
 
@@ -37,11 +37,11 @@ class FileRow(NamedTuple):
     removed: int | None
 
 
-def file_rewinding(home: AnyHome, log: Log) -> FileRewinding:
+def file_rewinding(home: Home, log: Log) -> FileRewinding:
     """Return what plans and makes rewinds with files in a session. Raises `BadInput` for a home in memory, which has no snapshots."""
-    if home.folder is None:
+    if home.local_folder is None:
         raise BadInput("a home in memory keeps no snapshots of files", where=log.session)
-    return FileRewinding(log, home.folder, SnapshotLimits(settings_of(home).config.files.largest_mb * 1024 * 1024))
+    return FileRewinding(log, home.local_folder, SnapshotLimits(settings_of(home).config.files.largest_mb * 1024 * 1024))
 
 
 def file_rows(plan: RewindPlan) -> tuple[FileRow, ...]:

@@ -37,7 +37,7 @@ from palimpsest.core.text import counted, whole_number
 from palimpsest.core.undo import plan_undo, restoring_edits
 from palimpsest.core.undo import restore as bring_back
 from palimpsest.core.view import View
-from palimpsest.stores.log_segments import QueuedUndo, UndoQueue
+from palimpsest.stores.undo_queue import QueuedUndo, UndoQueue
 from palimpsest.wire.models import DEFAULT_MODEL, ModelCard, card
 
 _EXAMPLES = """\b
@@ -77,7 +77,7 @@ def undo(*, session: str, edit: int | None, indexes: str, dry_run: bool, yes: bo
             one = "s" if len(plan.resting) == 1 else ""
             confirm(f"{_edit_list(plan.resting)} depend{one} on edit {seq} and would be undone too", location.session)
         if queued:
-            UndoQueue(home.folder, location.session).add(QueuedUndo(seq, _indexes(indexes), why))
+            UndoQueue(home, location.session).add(QueuedUndo(seq, _indexes(indexes), why))
         elif not dry_run:
             for body in plan.undone:
                 log.append(body)

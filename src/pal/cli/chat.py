@@ -73,7 +73,7 @@ def chat(
     config = settings.config.terminal
     look = ScreenLook(colours=colours_of(os.environ, is_terminal=True), theme=theme or config.theme, spoken=screen_reader)
     around = TerminalSurroundings(
-        agents.open, agents.follow, _run_pal, agents.sessions, agents.renew, Path.cwd(), home.folder, session, prompt, config
+        agents.open, agents.follow, _run_pal, agents.sessions, agents.renew, Path.cwd(), home.local_folder, session, prompt, config
     )
     asyncio.run(run_terminal(around, look, vi=vi, seconds=answer_seconds))
 

@@ -26,7 +26,7 @@ from palimpsest.providers.keys import FROM_CONFIG, Connection, ProviderOptions, 
 from palimpsest.stores.config import KEYS, ProviderConfig, project_keys, project_template, user_template
 from palimpsest.stores.config_files import PROJECT_FILE, Settings, find_project_file, git_root, nearest_key
 from palimpsest.stores.files import store_error, write_atomically, write_private
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.stores.project import project_commands, trust_of
 from palimpsest.stores.trust import ProjectCommand, ProjectTrust
 
@@ -71,7 +71,7 @@ def init(*, project: bool, force: bool, as_json: bool) -> None:
         click.echo(f"it may set {', '.join(project_keys())}; other keys are ignored in it")
 
 
-def _write_user(home: AnyHome, *, force: bool) -> Path:
+def _write_user(home: Home, *, force: bool) -> Path:
     path = config_path(home)
     if path is None:
         raise BadInput("a home in memory has no configuration file", where=home.name)
@@ -131,7 +131,7 @@ def config(*, key: str, as_json: bool) -> None:
     if as_json:
         emit(rows)
     else:
-        _print_settings(rows, _files(home))
+        _print_settings(rows, _config_files(home))
     wrong = rule_problems(settings)
     for problem in wrong:
         click.echo(plain(f"pal: {problem}; no agent starts until this is corrected"), err=True)
@@ -195,7 +195,7 @@ def _address(text: str) -> str | None:
         return "not a valid address"
 
 
-def _files(home: AnyHome) -> Mapping[str, Path]:
+def _config_files(home: Home) -> Mapping[str, Path]:
     """Return the configuration files that exist, by the word that stands for each in the table."""
     own, folder = config_path(home), working_folder()
     project = None if folder is None else find_project_file(folder, own)
@@ -246,13 +246,13 @@ def trust(*, names: tuple[str, ...], everything: bool, remove: bool, as_json: bo
         raise BadInput("the working directory does not exist", where="pal trust")
     # For its warnings about a file that is wrong: such a file starts nothing.
     settings_of(home)
-    trusted = trust_of(home.folder, folder)
+    trusted = trust_of(home, folder)
     commands = project_commands(folder, config_path(home))
     if names and everything:
         raise BadInput("give names or --all, not both", where="pal trust")
     if remove and not (names or everything):
         raise BadInput("name what to remove, or give --all", where="pal trust")
-    for command in commands if everything else _named(commands, names):
+    for command in commands if everything else _commands_named(commands, names):
         if remove:
             trusted.remove(command)
         else:
@@ -264,7 +264,7 @@ def trust(*, names: tuple[str, ...], everything: bool, remove: bool, as_json: bo
         _print_trust(commands, trusted)
 
 
-def _named(commands: tuple[ProjectCommand, ...], names: tuple[str, ...]) -> list[ProjectCommand]:
+def _commands_named(commands: tuple[ProjectCommand, ...], names: tuple[str, ...]) -> list[ProjectCommand]:
     """Return the commands with these names. Raises `BadInput` for a name that no command has."""
     known = {command.name for command in commands}
     for name in names:

@@ -12,7 +12,7 @@ from pal.cli.output import confirm, emit, json_option
 from pal.cli.sessions import SessionFilter, filter_options
 from pal.text import plain
 from palimpsest.core.errors import PalimpsestError, StoreError
-from palimpsest.stores.home import AnyHome, deletion_order, disk_bytes
+from palimpsest.stores.home import Home, deletion_order
 from palimpsest.stores.shadow_git import forget_session
 
 _MOST_NAMED = 5
@@ -53,7 +53,7 @@ def delete(*, sessions: tuple[str, ...], chosen: SessionFilter, yes: bool, as_js
         emit({"sessions": [], "freed": 0}) if as_json else click.echo("no session matches", err=True)
         click.get_current_context().exit(FINDINGS)
     ordered = _in_order(locations)
-    sizes = {location.session: disk_bytes(location.store, location.session) for location in ordered}
+    sizes = {location.session: location.store.disk_bytes(location.session) for location in ordered}
     if not yes:
         confirm(_question(sizes), locations[0].name)
     done = [_delete(location, sizes[location.session]) for location in ordered]
@@ -69,7 +69,7 @@ def delete(*, sessions: tuple[str, ...], chosen: SessionFilter, yes: bool, as_js
         click.get_current_context().exit(FINDINGS)
 
 
-def _locations(home: AnyHome, sessions: Sequence[str], chosen: SessionFilter) -> list[SessionLocation]:
+def _locations(home: Home, sessions: Sequence[str], chosen: SessionFilter) -> list[SessionLocation]:
     """Return the sessions that are named and chosen, each once."""
     named = {location.session: location for location in (find_session(home, word) for word in sessions)}
     if chosen.is_empty:
@@ -106,19 +106,19 @@ def _delete(location: SessionLocation, size: int) -> Deleted:
     return Deleted(location.session, deleted=True, freed=size)
 
 
-def _remove_snapshots(home: AnyHome, location: SessionLocation) -> bool:
+def _remove_snapshots(home: Home, location: SessionLocation) -> bool:
     """Remove the snapshots of files that only this session needs. Returns false, after printing the reason, if that failed."""
-    if location.store is not home.store or home.folder is None:
+    if location.store is not home.store or home.local_folder is None:
         return True
     try:
-        forget_session(home.folder, location.session)
+        forget_session(home.local_folder, location.session)
     except StoreError as error:
         click.echo(f"pal: {error}; its snapshots of files stay", err=True)
         return False
     return True
 
 
-def _remove_from_index(home: AnyHome, gone: Sequence[SessionLocation]) -> bool:
+def _remove_from_index(home: Home, gone: Sequence[SessionLocation]) -> bool:
     """Remove sessions from the search index. Returns false, after printing the reason, if that failed."""
     indexed = [location.session for location in gone if location.store is home.store]
     if not indexed or not home.has_index:

@@ -45,7 +45,7 @@ from palimpsest.core.view import View
 from palimpsest.policies.named import DEFAULT, profile
 from palimpsest.providers.scripted import Scripted
 from palimpsest.stores.files import write_atomically
-from palimpsest.stores.home import AnyHome, Home
+from palimpsest.stores.home import FolderHome, Home
 from palimpsest.stores.in_memory import FixedClock
 from palimpsest.testing.synthetic import MODEL, synthetic_session
 from palimpsest.wire.encode import call_events, next_request, past_request
@@ -91,7 +91,7 @@ class DemoOutcome(NamedTuple):
         return {"before the fold": self.before, "folded": self.folded, "after the undo": self.after}
 
 
-def run_demo(stack: ExitStack, home: AnyHome, seed: int, tokens: int) -> DemoOutcome:
+def run_demo(stack: ExitStack, home: Home, seed: int, tokens: int) -> DemoOutcome:
     """Make the session and its fork, replay, fold and undo. `stack` closes the logs.
 
     The session id is always the same in an empty home, because it is part of the billed prompt.
@@ -118,7 +118,7 @@ def run_demo(stack: ExitStack, home: AnyHome, seed: int, tokens: int) -> DemoOut
     return DemoOutcome(log, fork, comparison, before, tuple(edits), folded, after, calls, verified, verdicts)
 
 
-def _create_session(home: AnyHome, session: str, seed: int, tokens: int) -> Log:
+def _create_session(home: Home, session: str, seed: int, tokens: int) -> Log:
     """Create a synthetic session of at least so many tokens without any edits."""
     log = synthetic_session(seed, round(tokens / FAMILY_FACTORS[family_of(MODEL)]), home.store, session)
     log.append(Titled(f"A synthetic day at a shop, seed {seed}", by="demo"))
@@ -126,7 +126,7 @@ def _create_session(home: AnyHome, session: str, seed: int, tokens: int) -> Log:
     return log
 
 
-def _compare(log: Log, home: AnyHome, on_progress: Callable[[int, int], None]) -> Comparison:
+def _compare(log: Log, home: Home, on_progress: Callable[[int, int], None]) -> Comparison:
     """Replay the session under each profile of the demo; `on_progress` gets done and total, in hundredths of a replay."""
     plan = ReplayPlan(tuple(profile(name) for name in PROFILES), (replay_card(MODEL),), cycles=_CYCLES)
     loaded = load_log(log, home.blobs, "synthetic")
@@ -134,7 +134,7 @@ def _compare(log: Log, home: AnyHome, on_progress: Callable[[int, int], None]) -
     return compared([{name: with_hidden_events(each, loaded.recording) for name, each in found.items()}], plan)
 
 
-def _fork_when_full(log: Log, home: AnyHome, session: str) -> Log:
+def _fork_when_full(log: Log, home: Home, session: str) -> Log:
     """Fork the session where its window was nearly full, and add a turn whose request is recorded with its digest."""
     at = _nearly_full_event(log)
     # After the newest event of the recording and of earlier demos in the same home, so that the fork is the newest session.
@@ -173,12 +173,12 @@ def _nearly_full_event(log: Log) -> int:
     return log.tip
 
 
-def _snapshot_of(log: Log, home: AnyHome) -> DemoSnapshot:
+def _snapshot_of(log: Log, home: Home) -> DemoSnapshot:
     """Return the current view with its tokens and its request."""
     return DemoSnapshot(log.view, view_tokens(log.view, log, home.blobs), next_request(log.view, home.blobs.get))
 
 
-def _fold(log: Log, home: AnyHome) -> list[AuditedEdit]:
+def _fold(log: Log, home: Home) -> list[AuditedEdit]:
     """Fold with our profile, without a model. Returns the edits, as `pal audit` shows them."""
     clock = FixedClock(log.event(log.tip).at + _MINUTE, 1_000)
     session = Session(log, profile(DEFAULT), card(MODEL), Environment(home.store, home.blobs, clock, offload=inline), _TOOLS)
@@ -229,7 +229,7 @@ def demo(*, folder: Path | None, page: Path, seed: int, tokens: int, drawing: Pa
         if find_spec("pal_lab") is None:
             raise BadInput("--picture draws for our documents; it comes with a checkout: ./run pal demo …")
     with ExitStack() as stack:
-        home = Home(folder if folder is not None else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pal-demo-"))))
+        home = FolderHome(folder if folder is not None else Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pal-demo-"))))
         outcome = run_demo(stack, home, seed, tokens)
         size = write_report(outcome.comparison, page)
         if drawing is not None:
@@ -268,7 +268,7 @@ def _as_builtins(outcome: DemoOutcome, folder: Path | None, page: Path) -> dict[
     }
 
 
-def _print_demo(screen: Console, outcome: DemoOutcome, home: AnyHome, folder: Path | None, page: tuple[Path, int]) -> None:
+def _print_demo(screen: Console, outcome: DemoOutcome, home: Home, folder: Path | None, page: tuple[Path, int]) -> None:
     """Print all results, section by section."""
     size = home.store.stat(outcome.log.session).size
     _title(screen, "1  The log: everything that happened, append-only, chained by hashes")

@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import click
 import msgspec
@@ -27,26 +27,24 @@ from pal.cli.logs import complete_session, print_index_faults
 from pal.cli.main import cli
 from pal.cli.opening import SessionLocation, expand_path, find_home, find_session, is_own_folder, stores_of_folder, wrong_file
 from pal.cli.output import emit, json_option, progress
-from pal.cli.settings import config_path, settings_of, working_folder
+from pal.cli.settings import config_path, working_folder
 from pal.cli.tables import console, one_line, print_listing
 from pal.text import plain
-from palimpsest.core.errors import BadInput, PalimpsestError, StoreError
+from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.lines import decode_line
-from palimpsest.core.log import Log
 from palimpsest.core.ports import BlobStore, LogFile, SessionArchive
 from palimpsest.core.reading import open_reader
 from palimpsest.core.secrets import CERTAIN_KINDS
-from palimpsest.core.text import counted, lazy_pattern
-from palimpsest.core.verify import Finding, KeptLink, VerifyReport
+from palimpsest.core.text import counted
+from palimpsest.core.verify import Finding, VerifyReport
 from palimpsest.core.verify import verify as verify_log
 from palimpsest.exchange.importing import Cursors
 from palimpsest.exchange.secrets import FoundSecret, secrets_of
 from palimpsest.memory.store import LOG as MEMORY_LOG
 from palimpsest.stores.config_files import resolve
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.stores.repair import RepairReport, repair
 from palimpsest.stores.sessions import JsonlSessions
-from palimpsest.stores.shadow_git import borrowed_git
 from palimpsest.stores.snapshots import damaged_snapshots
 
 _OLDEST_PYTHON = (3, 11)
@@ -63,7 +61,7 @@ class Check(Struct, frozen=True):
     advice: str = ""
 
 
-def check_python(home: AnyHome) -> Check:
+def check_python(home: Home) -> Check:
     """Check the version of the interpreter."""
     message = f"{platform.python_implementation()} {platform.python_version()} on {platform.system()}"
     if sys.version_info < _OLDEST_PYTHON:
@@ -71,7 +69,7 @@ def check_python(home: AnyHome) -> Check:
     return Check("python", "ok", message)
 
 
-def check_packages(home: AnyHome) -> Check:
+def check_packages(home: Home) -> Check:
     """Check that required packages are installed."""
     found, missing = [], []
     for name in _PACKAGES:
@@ -84,9 +82,9 @@ def check_packages(home: AnyHome) -> Check:
     return Check("packages", "ok", ", ".join(found))
 
 
-def check_home(home: AnyHome) -> Check:
+def check_home(home: Home) -> Check:
     """Check that the home folder is writable, or can be created."""
-    folder = home.folder
+    folder = home.local_folder
     if folder is None:
         return Check("home", "ok", f"{home.name}, {counted(len(home.store.sessions()), 'session')}")
     if folder.exists() and not folder.is_dir():
@@ -99,11 +97,11 @@ def check_home(home: AnyHome) -> Check:
     return Check("home", "ok", f"{folder}, {counted(len(home.store.sessions()), 'session')}")
 
 
-def check_space(home: AnyHome) -> Check:
+def check_space(home: Home) -> Check:
     """Check the free space on the disk of the home folder."""
-    if home.folder is None:
+    if home.local_folder is None:
         return Check("disk", "ok", "not needed")
-    free = shutil.disk_usage(_existing_parent(home.folder)).free
+    free = shutil.disk_usage(_existing_parent(home.local_folder)).free
     message = f"{free / 1_000_000_000:,.1f} GB free"
     if free < _CRITICAL_BYTES:
         return Check("disk", "bad", message, "free some space: events that cannot be written stop a session")
@@ -112,7 +110,7 @@ def check_space(home: AnyHome) -> Check:
     return Check("disk", "ok", message)
 
 
-def check_sqlite(home: AnyHome) -> Check:
+def check_sqlite(home: Home) -> Check:
     """Check that SQLite has full-text search."""
     connection = sqlite3.connect(":memory:")
     try:
@@ -125,7 +123,7 @@ def check_sqlite(home: AnyHome) -> Check:
     return Check("sqlite", "ok", f"SQLite {sqlite3.sqlite_version} with FTS5")
 
 
-def check_index(home: AnyHome) -> Check:
+def check_index(home: Home) -> Check:
     """Check that the search index is readable and up to date."""
     if not home.has_index:
         return Check("index", "ok", "does not exist yet, created when needed")
@@ -136,7 +134,7 @@ def check_index(home: AnyHome) -> Check:
     return Check("index", "ok", f"{size:,} bytes, {'behind the logs (updated when needed)' if behind else 'up to date'}")
 
 
-def check_cards(home: AnyHome) -> Check:
+def check_cards(home: Home) -> Check:
     """Check that the user's own model cards are valid."""
     try:
         own = home.own_cards()
@@ -145,7 +143,7 @@ def check_cards(home: AnyHome) -> Check:
     return Check("cards", "ok", f"{len(own)} of your own, {len(home.cards())} in all")
 
 
-def check_rules(home: AnyHome) -> Check:
+def check_rules(home: Home) -> Check:
     """Check that each permission rule can be read, names a tool and can match something."""
     settings = resolve(config_path(home), working_folder(), os.environ)
     problems = [*map(str, settings.problems), *rule_problems(settings)]
@@ -171,11 +169,11 @@ _BLOCK_BYTES = 64 * 1024
 _LEFTOVER_PATTERNS = ("*.torn-*", "*.damaged-*", "*.mending", "*.checkpoint-new", ".*.new-*")
 
 
-def check_locks(home: AnyHome) -> Check:
+def check_locks(home: Home) -> Check:
     """Check for held locks, and for locks of deleted sessions."""
-    if home.folder is None:
+    if home.local_folder is None:
         return Check("locks", "ok", "not needed")
-    folder = home.folder / "sessions" / ".locks"
+    folder = home.local_folder / "sessions" / ".locks"
     sessions = set(home.store.sessions())
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     held = [holder for name in names if (holder := _holder(str(folder / name)))]
@@ -200,11 +198,11 @@ def _holder(path: str) -> str:
     return ""
 
 
-def check_remains(home: AnyHome) -> Check:
+def check_remains(home: Home) -> Check:
     """Check for files that crashes and repairs left."""
-    if home.folder is None:
+    if home.local_folder is None:
         return Check("remains", "ok", "no files were left by crashes or repairs")
-    folder = home.folder / "sessions"
+    folder = home.local_folder / "sessions"
     found = sorted(path.name for pattern in _LEFTOVER_PATTERNS for path in folder.glob(pattern))
     if found:
         return Check(
@@ -216,7 +214,7 @@ def check_remains(home: AnyHome) -> Check:
     return Check("remains", "ok", "no files were left by crashes or repairs")
 
 
-def check_logs(home: AnyHome) -> Check:
+def check_logs(home: Home) -> Check:
     """Check the first and last lines of the newest logs; `pal verify` reads them whole."""
     stats = sorted(home.store.stats(), key=lambda stat: -stat.changed)
     unreadable: list[str] = []
@@ -275,7 +273,7 @@ def _first_names(names: list[str]) -> str:
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def check_secrets(home: AnyHome) -> Check:
+def check_secrets(home: Home) -> Check:
     """Check for keys, tokens and passwords in imported sessions, by class and session; guesses are reported, but are no problem."""
     existing = set(home.store.sessions())
     kinds: Counter[str] = Counter()
@@ -295,7 +293,7 @@ def check_secrets(home: AnyHome) -> Check:
     return Check("secrets", "warn", message, advice)
 
 
-_CHECKS: tuple[Callable[[AnyHome], Check], ...] = (
+_CHECKS: tuple[Callable[[Home], Check], ...] = (
     check_python,
     check_packages,
     check_home,
@@ -344,7 +342,7 @@ def doctor(*, as_json: bool) -> None:
         click.get_current_context().exit(FINDINGS)
 
 
-def _run_checks(home: AnyHome) -> Iterator[Check]:
+def _run_checks(home: Home) -> Iterator[Check]:
     """Run each check; one that raises an error is a finding and does not stop the others."""
     for check in _CHECKS:
         try:
@@ -353,135 +351,22 @@ def _run_checks(home: AnyHome) -> Iterator[Check]:
             yield Check(check.__name__.removeprefix("check_"), "bad", str(error))
 
 
-NOTES = "palimpsest"
-_LINK = lazy_pattern(r"(?:(\d{1,18}):)?([0-9a-f]{64})")
-# A line of `pal verify` has about 120 bytes, so this holds the links of half a million sessions.
-_MOST_BYTES = 64 * 1024 * 1024
-_GIT_SECONDS = 20.0
-# The name and address of the user are in settings that are not read.
-_AUTHOR = ("user.name=palimpsest", "user.email=notes@palimpsest.invalid")
-
-
-class SessionLink(NamedTuple):
-    """A session, its working folder, and the number and link of its last event that was checked or exported."""
-
-    session: str
-    folder: str
-    seq: int
-    link: str
-
-
-def link_text(seq: int, link: str) -> str:
-    """Return a link as it is printed and given to `--against`: the number of its event and the link itself."""
-    return f"{seq}:{link}"
-
-
-def kept_links(word: str, sessions: list[str]) -> dict[str, KeptLink]:
-    """Return the kept links by session: of one session if the word is a link, else of those that the file of that name lists.
-
-    In a file, a line lists the link of a session if it has the id and the link as two of its words; the last such line counts, so that
-    the output of `pal verify` is such a file. Raises `BadInput` if the word is neither.
-    """
-    found = _kept_link(word)
-    if found is not None:
-        if len(sessions) != 1:
-            raise BadInput(f"a link belongs to one session, and these are {len(sessions):,}; name one, or give a file", where="--against")
-        return {sessions[0]: found}
-    wanted = set(sessions)
-    links: dict[str, KeptLink] = {}
-    for line in _read_lines(expand_path(word)):
-        words = line.split()
-        kept = next((kept for each in words if (kept := _kept_link(each)) is not None), None)
-        links.update((each, kept) for each in words if each in wanted and kept is not None)
-    if not links:
-        raise BadInput("the file has no link of these sessions; `pal verify` prints lines as it should have", where=word)
-    return links
-
-
-def _kept_link(word: str) -> KeptLink | None:
-    match = _LINK.fullmatch(word)
-    return None if match is None else KeptLink(int(match[1] or -1), match[2])
-
-
-def _read_lines(path: Path) -> list[str]:
-    try:
-        if not path.is_file():
-            raise BadInput("this is neither a link (NUMBER:64 hex digits) nor a file", where=str(path))
-        with path.open("rb") as file:
-            return file.read(_MOST_BYTES).decode("utf-8", "replace").splitlines()
-    except OSError as error:
-        raise BadInput(f"it cannot be read: {error.strerror or error}", where=str(path)) from error
-
-
-def notes_links(home: AnyHome) -> bool:
-    """Return whether the user's setting `files.git_notes` is on."""
-    return settings_of(home).config.files.git_notes
-
-
-def note_links(links: Sequence[SessionLink], *, explain: bool) -> None:
-    """Note links in the git of the folders of their sessions, and print what was noted to standard error.
-
-    With `explain`, because the user asked for it now, each link that could not be noted is a line with the reason, else all are one line.
-    """
-    failed = 0
-    for found in links:
-        try:
-            if _note_in_git(found):
-                click.echo(plain(f"pal: noted in {found.folder or '.'}: {_note_line(found)}"), err=True)
-        except StoreError as error:
-            failed += 1
-            if explain:
-                click.echo(plain(f"pal: {found.session} was not noted: {error}"), err=True)
-    if failed and not explain:
-        some = counted(failed, "session")
-        click.echo(f"pal: {some} not noted (files.git_notes): no git with a commit there; `pal verify --note` says more", err=True)
-
-
-def _note_line(found: SessionLink) -> str:
-    return f"pal session {found.session} {link_text(found.seq, found.link)}"
-
-
-def _note_in_git(found: SessionLink) -> bool:
-    """Add the link to the note of the newest commit of the session's folder; return false if the note has it already.
-
-    Notes are apart from commits, branches and files, and are not pushed unless the user does so. Raises `StoreError` if git fails.
-    """
-    line = _note_line(found)
-    with borrowed_git(Path(found.folder or "."), seconds=_GIT_SECONDS) as git:
-        if git is None:
-            raise StoreError("there is no git repository, or no git", where=found.folder or ".")
-        notes = ("notes", f"--ref={NOTES}")
-        # Git would write to the branch that such a name stands for.
-        target = b""
-        with suppress(StoreError):
-            target = git.run("symbolic-ref", "-q", f"refs/notes/{NOTES}").strip()
-        if target:
-            raise StoreError(
-                f"refs/notes/{NOTES} stands for {target.decode('utf-8', 'replace')}, which is not changed", where=found.folder or "."
-            )
-        # An unknown commit fails here; one without a note does in `show`.
-        commit = git.run("rev-parse", "--verify", "HEAD^{commit}").decode().strip()
-        with suppress(StoreError):
-            if line in git.run(*notes, "show", commit).decode("utf-8", "replace").splitlines():
-                return False
-        git.run(*notes, "append", "-m", line, commit, settings=_AUTHOR)
-    return True
-
-
 _EXAMPLES = """\b
 Examples:
   pal verify last
   pal verify --all --json
-  pal verify last --repair
-  pal verify --all > links.txt; pal verify --all --against links.txt"""
+  pal verify last --repair"""
 _MOST_FINDINGS = 20
+_KEPT_LINKS = (
+    '`pal verify ID` prints the link; keep it with `git notes --ref=palimpsest append -m "pal session ID NUMBER:LINK"`, and compare it '
+    "with `prev` of event NUMBER + 1 in `pal show ID --json`, or with what `pal verify` prints"
+)
 # By the kind of a finding that no repair of the log removes: what does.
 _REMEDIES = {
     "blob": "a blob cannot be made from the log: copy its file back, or import the session again; until then requests say what is missing",
     "base": "the base is another log: copy it back, or repair it with `pal verify BASE --repair` first; events that a repair could not "
     "read are gone, and a fork that rests on them can only be deleted",
     "version": "a newer version of palimpsest wrote this log: update, and it can be read",
-    "against": "the log is not the one whose link was kept: a repair cannot bring the events back, a copy of the log can",
     "name": "the file has the name of another session: rename it to the session that it is of, with its checkpoint",
     "locked": "another process writes this session: close it there first",
     "snapshots": "what is missing cannot be made again: `pal diff ID` and `pal rewind ID EVENT --files` say which changes are not known; "
@@ -520,29 +405,30 @@ class VerifyResult:
     is_flag=True,
     help="Check every session of the home folder, the logs of its notes and the snapshots of files; the default without names.",
 )
-@click.option("--against", metavar="FILE|LINK", help="Compare with a link that was kept elsewhere, or with a file of them.")
-@click.option("--note", is_flag=True, help="Note the links of valid logs in the git of their folders, as files.git_notes does.")
+@click.option("--against", hidden=True)
+@click.option("--note", is_flag=True, hidden=True)
 @json_option
 def verify(*, targets: tuple[str, ...], repair_damage: bool, everything: bool, against: str | None, note: bool, as_json: bool) -> None:
     """Check the hash chain, the order, the pairs and the blobs of logs.
 
     Exit code 0 if all logs are valid or were repaired, else 1. Redacted lines are reported and are not errors. The link that is printed
-    stands for the whole log: kept elsewhere, it proves later with --against that nothing up to it was changed or cut off.
+    stands for the whole log: kept elsewhere, it proves later that nothing up to it was changed or cut off.
     """
+    if against is not None:
+        raise click.UsageError(f"--against is gone: {_KEPT_LINKS}")
+    if note:
+        click.echo(f"pal: nothing was noted: {_KEPT_LINKS}", err=True)
     if repair_damage and not targets and not everything:
         raise click.UsageError("--repair needs a session, or --all")
     home = find_home()
     everything_here = [] if targets else [*_all_sessions(home, home.store, home.blobs), *_memory_logs(home)]
     chosen = everything_here or [found for word in targets for found in _named_sessions(home, word)]
-    links = {} if against is None else kept_links(against, [found.session for found in chosen])
     with progress("verifying") as show_progress:
         results = []
         for number, found in enumerate(chosen):
             show_progress(number, len(chosen))
-            results.append(_verify_session(found, links.get(found.session), repair_damage=repair_damage))
+            results.append(_verify_session(found, repair_damage=repair_damage))
         damaged = [] if targets else _snapshot_findings(home)
-    if note or notes_links(home):
-        note_links([link for result in results if (link := _link_of(result)) is not None], explain=note)
     if as_json:
         emit(_as_builtins(results, damaged, single=len(targets) == 1 and len(results) == 1))
     else:
@@ -560,7 +446,7 @@ def verify(*, targets: tuple[str, ...], repair_damage: bool, everything: bool, a
         click.get_current_context().exit(FINDINGS)
 
 
-def _named_sessions(home: AnyHome, word: str) -> list[SessionLocation]:
+def _named_sessions(home: Home, word: str) -> list[SessionLocation]:
     folder = expand_path(word)
     if not word or not folder.is_dir():
         return [find_session(home, word)]
@@ -573,7 +459,7 @@ def _named_sessions(home: AnyHome, word: str) -> list[SessionLocation]:
     return [location for location in found if location.name not in others]
 
 
-def _all_sessions(home: AnyHome, store: SessionArchive, blobs: BlobStore) -> list[SessionLocation]:
+def _all_sessions(home: Home, store: SessionArchive, blobs: BlobStore) -> list[SessionLocation]:
     """The logs of all sessions, and those of which something else has taken the place or only the checkpoint is left."""
     names = set(store.sessions())
     if isinstance(store, JsonlSessions):
@@ -584,16 +470,16 @@ def _all_sessions(home: AnyHome, store: SessionArchive, blobs: BlobStore) -> lis
     return [SessionLocation(session, store, blobs, home.clock) for session in sorted(names)]
 
 
-def _memory_logs(home: AnyHome) -> list[SessionLocation]:
+def _memory_logs(home: Home) -> list[SessionLocation]:
     """The logs of notes: one in each folder of memory, also if it is no file, or gone while its checkpoint is there."""
-    folders = sorted((home.folder / "memory").glob("*/")) if home.folder is not None else []
+    folders = sorted((home.local_folder / "memory").glob("*/")) if home.local_folder is not None else []
     kept = [folder for folder in folders if any(os.path.lexists(folder / f"{MEMORY_LOG}.{end}") for end in ("jsonl", "checkpoint"))]
     return [SessionLocation(MEMORY_LOG, JsonlSessions(folder), home.blobs, home.clock) for folder in kept]
 
 
-def _snapshot_findings(home: AnyHome) -> list[Finding]:
+def _snapshot_findings(home: Home) -> list[Finding]:
     """The project folders whose snapshots of files are not whole."""
-    return [] if home.folder is None else [Finding(root, "snapshots", why) for root, why in damaged_snapshots(home.folder)]
+    return [] if home.local_folder is None else [Finding(root, "snapshots", why) for root, why in damaged_snapshots(home.local_folder)]
 
 
 def _label(found: SessionLocation) -> str:
@@ -606,13 +492,13 @@ def _label(found: SessionLocation) -> str:
         return error.where
 
 
-def _verify_session(found: SessionLocation, kept: KeptLink | None, *, repair_damage: bool) -> VerifyResult:
+def _verify_session(found: SessionLocation, *, repair_damage: bool) -> VerifyResult:
     try:
-        before = verify_log(found.store, found.session, found.blobs, kept)
+        before = verify_log(found.store, found.session, found.blobs)
         if not repair_damage or not any(_is_repairable(finding) for finding in before.findings):
             return VerifyResult(found, before)
         repair_done = repair(found.store, found.session)
-        return VerifyResult(found, before, repair_done, verify_log(found.store, found.session, found.blobs, kept))
+        return VerifyResult(found, before, repair_done, verify_log(found.store, found.session, found.blobs))
     except PalimpsestError as error:
         # A log is checked because something is in its place, so that one which is not found is not a file.
         is_special = error.kind == "input" and isinstance(found.store, JsonlSessions) and not found.store.path_of(found.session).is_file()
@@ -624,19 +510,6 @@ def _verify_session(found: SessionLocation, kept: KeptLink | None, *, repair_dam
 
 def _is_repairable(finding: Finding) -> bool:
     return finding.kind not in _REMEDIES
-
-
-def _link_of(result: VerifyResult) -> SessionLink | None:
-    """Return the link of a session; none if it is not valid or cannot be opened."""
-    report, found = result.after or result.before, result.found
-    if not report.ok or found.session == MEMORY_LOG:
-        return None
-    try:
-        with Log.open(found.store, found.session, found.clock) as log:
-            return SessionLink(found.session, log.opened.cwd, report.last, report.link)
-    except PalimpsestError as error:
-        click.echo(plain(f"pal: {found.session} was not noted: {error}"), err=True)
-        return None
 
 
 def _as_builtins(results: list[VerifyResult], damaged: Sequence[Finding] = (), *, single: bool) -> dict[str, object]:
@@ -663,7 +536,7 @@ def _print_verdict(result: VerifyResult, word: str) -> None:
     verdict, name = result.before, plain(_label(result.found))
     redacted = f", {len(verdict.redacted)} redacted" if verdict.redacted else ""
     if verdict.ok:
-        click.echo(f"ok    {name}  {verdict.events:,} events{redacted}  {link_text(verdict.last, verdict.link)}")
+        click.echo(f"ok    {name}  {verdict.events:,} events{redacted}  {verdict.last}:{verdict.link}")
         return
     click.echo(f"bad   {name}  {counted(verdict.events, 'event')}{redacted}, {counted(len(verdict.findings), 'finding')}")
     _print_findings(verdict.findings)
@@ -678,7 +551,7 @@ def _print_verdict(result: VerifyResult, word: str) -> None:
         click.echo(f"      the damaged file is kept as {result.repair_done.copy}")
     report = result.after or result.before
     if report.ok:
-        click.echo(f"      valid now  {link_text(report.last, report.link)}")
+        click.echo(f"      valid now  {report.last}:{report.link}")
         return
     click.echo(f"      {counted(len(report.findings), 'finding')} cannot be repaired")
     _print_findings(report.findings)
@@ -793,7 +666,7 @@ def secrets(*, sessions: tuple[str, ...], everything: bool, as_json: bool) -> No
         click.get_current_context().exit(FINDINGS)
 
 
-def _locations(home: AnyHome, sessions: Sequence[str]) -> Iterator[SessionLocation]:
+def _locations(home: Home, sessions: Sequence[str]) -> Iterator[SessionLocation]:
     if sessions:
         yield from (find_session(home, session) for session in sessions)
     else:

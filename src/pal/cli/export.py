@@ -11,7 +11,6 @@ from pathlib import Path
 import click
 import msgspec
 
-from pal.cli.doctor import SessionLink, link_text, note_links, notes_links
 from pal.cli.logs import cards_of, open_log, session_argument, warn_of_blobs
 from pal.cli.opening import SessionLocation, expand_path, find_home, find_session, not_empty
 from pal.cli.output import emit, json_option
@@ -23,15 +22,13 @@ from palimpsest.core.log import Log
 from palimpsest.core.ports import SessionArchive
 from palimpsest.core.redaction import redact
 from palimpsest.exchange.claude.sessions_index import with_entry
-from palimpsest.exchange.claude.writer import write_claude
-from palimpsest.exchange.codex.writer import write_codex
+from palimpsest.exchange.formats import FORMATS, format_named
 from palimpsest.exchange.html import (
     HTML_LIMIT,
     MARKDOWN_LIMIT,
     write_html,
     write_markdown,
 )
-from palimpsest.exchange.opencode.writer import write_opencode
 from palimpsest.exchange.otel import write_otel
 from palimpsest.exchange.resume import ResumeTarget, claude_target, codex_target, has_base_rollouts, opencode_target, write_request
 from palimpsest.exchange.secrets import as_is, clean_line
@@ -50,7 +47,7 @@ Examples:
   pal export last --to messages --pretty | less"""
 # One of the first lines names the session.
 _FIRST_LINES = 100
-AGENTS = ("claude", "codex", "opencode")
+AGENTS = tuple(form.name for form in FORMATS if form.writer)
 _REQUESTS = {wire.form: wire.name for wire in WIRES.values()}
 FORMS = (*AGENTS, *_REQUESTS, "markdown", "html", "otel")
 
@@ -127,9 +124,8 @@ def export(
         if install and form == "codex" and place is not None and first and not has_base_rollouts(first[0], place):
             first, chunks = [], _chunks(exported_log, location, path, cards, replace(wanted, alone=True))
         chunks = chain(first, chunks)
-        link = SessionLink(location.session, log.opened.cwd, path.tip, log.reader.link(path.tip))
         shape: dict[str, object] = {"session": location.session, "to": form, "path": None, "bytes": 0}
-        shape |= {"events": sum(run.last - run.first + 1 for run in path.ranges), "link": link_text(link.seq, link.link)}
+        shape |= {"events": sum(run.last - run.first + 1 for run in path.ranges), "link": f"{path.tip}:{log.reader.link(path.tip)}"}
         if install and place is not None:
             _create_folder(Path(place.path).parent)
             shape |= {"path": place.path, "bytes": write_atomically(Path(place.path), chunks, replace=force, mode=0o600)}
@@ -143,8 +139,6 @@ def export(
             for chunk in coalesced(chunks):
                 click.echo(chunk, nl=False)
     emit(shape) if as_json else _print_result(shape, place, install=install)
-    if notes_links(home):
-        note_links([link], explain=False)
 
 
 def _check_options(options: ExportOptions, *, out: str | None, install: bool) -> None:
@@ -167,12 +161,7 @@ def _chunks(log: Log, location: SessionLocation, path: EventPath, cards: tuple[M
     """Return the chunks of an export, encoded while the log is read."""
     form, blobs, clean = options.form, location.blobs, redact if options.redact else as_is
     if form in AGENTS:
-        if form == "claude":
-            lines = write_claude(log, blobs, cwd=options.cwd, origin=options.origin)
-        elif form == "opencode":
-            lines = write_opencode(log, blobs, cwd=options.cwd)
-        else:
-            lines = write_codex(log, blobs, alone=options.alone, cwd=options.cwd, origin=options.origin)
+        lines = format_named(form).write(log, blobs, cwd=options.cwd, origin=options.origin, alone=options.alone)
         return (clean_line(line, redact) for line in lines) if options.redact else lines
     if form in _REQUESTS:
         fetch = NotedFetch(blobs.get)

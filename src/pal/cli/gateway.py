@@ -26,7 +26,7 @@ from pal.text import plain, unfiltered
 from palimpsest.audit.two_bills import GatewayBill
 from palimpsest.core.errors import BadInput
 from palimpsest.core.text import counted, dollars
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 
 if TYPE_CHECKING:
     from pal.gateway.gateway import RequestReport
@@ -129,7 +129,7 @@ def gateway(
     async def run() -> GatewayBill:
         keeps_alive, kept = keep_alive and wrapped is not None, cast("ThinkingMode", thinking)
         start = partial(ProcessWorkers, mode=cast("Mode", mode), fold=fold, keeps_alive=keeps_alive, thinking=kept)
-        workers = start(home) if isinstance(home, Home) else None
+        workers = start(home) if isinstance(home, FolderHome) else None
         arrived = _first_arrival(wrapped)
         make = partial(Gateway, arrived=arrived, report=report, warn=_warn, fold=fold, keeps_alive=keeps_alive, workers=workers)
         gateway = make(home, cast("Mode", mode), upstreams, threads=cast("ThreadMode | None", threads), thinking=kept)

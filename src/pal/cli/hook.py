@@ -14,7 +14,7 @@ import click
 from pal.cli.opening import find_home
 from pal.plugin.bounds import HOOK_BYTES
 from pal.plugin.hooks import AGENTS, LIMIT, MOST_INPUT, Agent, HookAnswer, HookInput, answer, hook_input, is_after_compaction, transcript_of
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 from palimpsest.stores.memory_config import MemoryConfig
 
 # Seconds of work and of waiting after which a hook ends without a word; agents wait for 4 s.
@@ -49,7 +49,7 @@ def hook(*, event: str, agent: Agent, limit: int, seconds: float | None, backgro
     # A hook that writes to standard error is shown as failed by some agents.
     with suppress(Exception, _OutOfTimeError):
         home = find_home()
-        if not isinstance(home, Home):
+        if not isinstance(home, FolderHome):
             return
         if background is not None and transcript is not None:
             _keep_up(home, transcript, imports=background == "import")
@@ -59,7 +59,7 @@ def hook(*, event: str, agent: Agent, limit: int, seconds: float | None, backgro
             _print_answer(_answered(given, home, agent, limit, seconds), given)
 
 
-def _answered(given: HookInput, home: Home, agent: Agent, limit: int, seconds: float | None) -> HookAnswer:
+def _answered(given: HookInput, home: FolderHome, agent: Agent, limit: int, seconds: float | None) -> HookAnswer:
     """Return the answer; an empty one if it takes too long."""
 
     def settings() -> MemoryConfig:
@@ -107,7 +107,7 @@ def _print_answer(said: HookAnswer, given: HookInput) -> None:
     sys.stdout.flush()
 
 
-def _keep_up(home: Home, transcript: Path, *, imports: bool) -> None:
+def _keep_up(home: FolderHome, transcript: Path, *, imports: bool) -> None:
     """Bring the digest of a transcript up to date, and import the session if that is wanted; one process does it at a time."""
     from pal.plugin.evidence import (
         digest_slot,  # a hook in the foreground may not need it
@@ -126,13 +126,12 @@ def _keep_up(home: Home, transcript: Path, *, imports: bool) -> None:
         lock.release()
 
 
-def _import(home: Home, transcript: Path) -> None:
+def _import(home: FolderHome, transcript: Path) -> None:
     from pal.cli.imports import ImportRun  # only in the background
     from palimpsest.exchange.finding import find_sources
-    from palimpsest.exchange.formats import FORMATS
+    from palimpsest.exchange.formats import FORMATS, format_named
 
-    forms = {form.name: form for form in FORMATS}
     run = ImportRun(home)
     with run.stoppable():
         for source in find_sources(FORMATS, [transcript]).sources:
-            run.take(forms[source.format], source)
+            run.take(format_named(source.format), source)

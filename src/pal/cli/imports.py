@@ -28,8 +28,8 @@ from palimpsest.exchange.finding import NAME, UNKNOWN, FoundSources, OwnLogs, ba
 from palimpsest.exchange.formats import FORMATS
 from palimpsest.exchange.importing import Counts, Cursors, Imported, SourceCursor, import_session, session_id
 from palimpsest.exchange.secrets import RedactingBlobs, count_secrets, redacted
-from palimpsest.exchange.transcript import Format, ReadOutput, ReadProblem, SourceFinder, TranscriptSource, is_original
-from palimpsest.stores.home import AnyHome, remove
+from palimpsest.exchange.transcript import Format, ReadOutput, ReadProblem, TranscriptSource, is_original
+from palimpsest.stores.home import Home, remove
 from palimpsest.stores.in_memory import MemoryBlobs, MemorySessions
 
 _SAVE_SECONDS = 2.0
@@ -54,7 +54,7 @@ def no_progress(files: int, events: int) -> None:
 class ImportRun:
     """State of an import; `on_progress` gets the files done and events read, `stopped` ends it after the current event."""
 
-    home: AnyHome
+    home: Home
     redact: bool = False
     dry: bool = False
     on_progress: Callable[[int, int], None] = no_progress
@@ -245,7 +245,7 @@ def total_of(rows: list[ImportRow]) -> Counts:
 _MOST_BAD_LINES = 10
 _FORMATS_BY_NAME = {form.name: form for form in FORMATS}
 # Logs of this program hold lines of others, so they are recognised first.
-_FINDERS: tuple[SourceFinder, ...] = (OwnLogs(related=True), *FORMATS)
+_FINDERS: tuple[Format | OwnLogs, ...] = (OwnLogs(related=True), *FORMATS)
 _EXAMPLES = """\b
 Examples:
   pal import                      all programs, from their default folders
@@ -280,7 +280,7 @@ def import_(
     _check_arguments(arguments)
     places = _places(arguments)
     with reading_limits(_limits(most_unpacked, most_ratio)):
-        found = _find(places, explain=verbose)
+        found = _find_in_places(places, explain=verbose)
         run = ImportRun(find_home(), redact=redact, dry=dry, skipped=list(found.skipped))
         with run.stoppable():
             _take(run, found)
@@ -328,7 +328,7 @@ class _SearchPlace(NamedTuple):
     """Paths that are searched together, and by which finders; `name` is empty for paths that the user gave."""
 
     name: str
-    finders: tuple[SourceFinder, ...]
+    finders: tuple[Format | OwnLogs, ...]
     paths: tuple[Path, ...]
 
 
@@ -341,7 +341,7 @@ def _places(arguments: tuple[str, ...]) -> list[_SearchPlace]:
     return [*places, *([_SearchPlace("", _FINDERS, tuple(paths))] if paths else [])]
 
 
-def _find(places: list[_SearchPlace], *, explain: bool) -> FoundSources:
+def _find_in_places(places: list[_SearchPlace], *, explain: bool) -> FoundSources:
     with progress("looking for sessions") as show_progress:
         walk = FolderWalk(on_entries=lambda entries: show_progress(entries, 0))
         found = [find_sources(place.finders, filter(os.path.lexists, place.paths), explain=explain, walk=walk) for place in places]

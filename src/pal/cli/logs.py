@@ -13,7 +13,7 @@ from palimpsest.core.lines import lost_end
 from palimpsest.core.log import Log, recover
 from palimpsest.core.ports import Index
 from palimpsest.policies.budgets import palimpsest_budget
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.wire.media import NotedFetch
 from palimpsest.wire.models import CARDS, DEFAULT_MODEL, ModelCard, recorded_card, stand_in_note
 
@@ -63,13 +63,13 @@ def close_open_call(log: Log, *, write: bool = True) -> Log:
     return log
 
 
-def cards_of(home: AnyHome) -> tuple[ModelCard, ...]:
+def cards_of(home: Home) -> tuple[ModelCard, ...]:
     """Return all cards of a home; if the user's own cannot be read, print a warning and return the built-in ones."""
     own = own_cards_of(home)
     return CARDS if own is None else home.cards()
 
 
-def own_cards_of(home: AnyHome) -> tuple[ModelCard, ...] | None:
+def own_cards_of(home: Home) -> tuple[ModelCard, ...] | None:
     """Return the user's own cards; if they cannot be read, print a warning and return None."""
     try:
         return home.own_cards()

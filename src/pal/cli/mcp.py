@@ -18,7 +18,7 @@ from palimpsest.core.errors import BadInput
 if TYPE_CHECKING:
     from pal.mcp.answers import Answers
     from palimpsest.stores.config import Config
-    from palimpsest.stores.home import AnyHome
+    from palimpsest.stores.home import Home
 
 
 _SDK: Final = frozenset({"mcp", "mcp_types", "pydantic", "anyio", "starlette", "uvicorn"})
@@ -67,13 +67,13 @@ def _declarations(*, write: bool) -> list[dict[str, Any]]:
     return [tool.declaration() for tool in offered_tools(write=write or _settings(_home()).mcp.write_notes)]
 
 
-def _home() -> "AnyHome":
+def _home() -> "Home":
     from pal.cli.opening import find_home  # after the first reply
 
     return find_home()
 
 
-def _settings(home: "AnyHome") -> "Config":
+def _settings(home: "Home") -> "Config":
     from pal.cli.settings import settings_of  # after the first reply
 
     return settings_of(home).config
@@ -81,22 +81,25 @@ def _settings(home: "AnyHome") -> "Config":
 
 def _serve_http(root: Path, port: int, *, write: bool) -> None:
     home = _home()
-    if home.folder is None:
+    if home.local_folder is None:
         raise BadInput("a home in memory has no sessions to serve; set PAL_HOME to a folder", where="pal mcp")
     token = os.environ.get("PAL_MCP_TOKEN", "").strip()
-    place = "PAL_MCP_TOKEN" if token else str(home.folder / TOKEN_FILE)
+    place = "PAL_MCP_TOKEN" if token else str(home.local_folder / TOKEN_FILE)
     opened: list[Answers] = []
     try:
         server = _server(home, root, opened, write=write)
         serve_http(
-            server, port, token or token_of(home.folder), lambda address: click.echo(f"pal mcp: {address}, token in {place}", err=True)
+            server,
+            port,
+            token or token_of(home.local_folder),
+            lambda address: click.echo(f"pal mcp: {address}, token in {place}", err=True),
         )
     finally:
         for answers in opened:
             answers.close()
 
 
-def _server(home: "AnyHome", root: Path, opened: "list[Answers]", *, write: bool) -> Any:
+def _server(home: "Home", root: Path, opened: "list[Answers]", *, write: bool) -> Any:
     """Return the server of the SDK. Raises `BadInput` if the extra is not installed."""
     try:
         from pal.mcp.server import server_of  # it imports the SDK

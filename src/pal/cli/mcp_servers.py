@@ -44,7 +44,7 @@ def servers(*, connect: bool, as_json: bool) -> None:
     home = find_home()
     settings = mcp_settings(settings_of(home))
     found = configured_servers(folder, os.environ, files=settings.files)
-    trust = trust_of(home.folder, folder)
+    trust = trust_of(home, folder)
     rows = {server.label: _server_fields(server, trust, settings.disabled) for server in found.servers}
     if connect:
         wanted = [server for server in found.servers if rows[server.label]["state"] == "configured"]

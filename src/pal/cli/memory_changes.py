@@ -32,9 +32,10 @@ from palimpsest.memory.notebook import Notebook, make_team_notebook
 from palimpsest.memory.query import FoundMemory, search_notes, search_sessions
 from palimpsest.memory.recalled_handbook import found_summaries, summaries
 from palimpsest.memory.session_memory import project_memory
+from palimpsest.memory.store import MOST_FILES
 from palimpsest.memory.writing import LocatedNote, NewNote, add_note, edit_note, locate
 from palimpsest.stores.files import write_private
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.stores.memory_config import MemoryConfig
 
 
@@ -186,9 +187,9 @@ def search(*, words: tuple[str, ...], history: bool, passages: str | None, limit
     waiting, summarised = 0, _summaries(opened.home, opened.root, query, limit) if scope in ("", "project") else ()
     # Many notes leave room for summaries of sessions.
     found = (*found[: limit - min(len(summarised), limit // 4)], *summarised)[:limit]
-    if passages is not None and opened.home.folder is not None:
+    if passages is not None and opened.home.local_folder is not None:
         home = opened.home
-        said = search_sessions(opened.home.folder, home.store, opened.memories, query, every=passages == "all", most=limit)
+        said = search_sessions(opened.home.local_folder, home.store, opened.memories, query, every=passages == "all", most=limit)
         # Many notes leave room for what was said.
         notes = limit - min(len(said.found), limit // 2)
         found, waiting = (*found[:notes], *said.found)[:limit], said.waiting
@@ -200,13 +201,15 @@ def search(*, words: tuple[str, ...], history: bool, passages: str | None, limit
             _print_found_memory(each)
     else:
         click.echo("nothing found", err=True)
+    if beyond := sum(notebook.beyond() for notebook in opened.notebooks(scope)):
+        click.echo(f"pal: not searched: {counted(beyond, 'note')} beyond the first {MOST_FILES:,} of a scope; forget some", err=True)
     if waiting:
         click.echo(f"pal: not in the index yet: {counted(waiting, 'session')}; search again to read more of them", err=True)
     if waiting or not found:
         click.get_current_context().exit(FINDINGS)
 
 
-def _summaries(home: AnyHome, root: Path, query: str, most: int) -> tuple[FoundMemory, ...]:
+def _summaries(home: Home, root: Path, query: str, most: int) -> tuple[FoundMemory, ...]:
     """The summaries of sessions that match a query, as files that can be opened."""
     memory = project_memory(home, root, MemoryConfig())
     if memory is None:

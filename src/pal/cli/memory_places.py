@@ -17,7 +17,7 @@ from palimpsest.memory.changes import RefusedChange
 from palimpsest.memory.evidence import iso_time
 from palimpsest.memory.notebook import Memories, Notebook, NoteEvent, memories_of
 from palimpsest.memory.topic_place import notes_place
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 
 SCOPES = ("user", "project", "team")
 scope_option = click.option(
@@ -38,7 +38,7 @@ cwd_option = click.option(
 class OpenedMemories(Struct, frozen=True):
     """The notes of a project folder, with the home that keeps them."""
 
-    home: AnyHome
+    home: Home
     root: Path
     memories: Memories
 
@@ -70,7 +70,7 @@ def open_memories(cwd: Path) -> OpenedMemories:
     return OpenedMemories(home, root, memories)
 
 
-def _say_where(home: AnyHome, root: Path) -> None:
+def _say_where(home: Home, root: Path) -> None:
     """Say where else the notes are if the profile of the settings keeps them as files: these commands do not show those."""
     with suppress(PalimpsestError):
         chosen = profile_of(settings_of(home), "", os.environ)

@@ -61,7 +61,7 @@ from palimpsest.memory.work import PipelinePlaces, RunCost
 from palimpsest.policies.profile import StageRules
 from palimpsest.providers.retrying import RetryingProvider, RetryPolicy
 from palimpsest.stores.config_files import Settings
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.wire.models import ModelCard, card
 
 _RETRIES, _LONGEST_WAIT_S = 3, 60.0
@@ -183,7 +183,7 @@ def _carried_out(places: PipelinePlaces, plan: RunPlan, chosen: _ChosenModel, us
 
 def _indexed(places: PipelinePlaces) -> Refreshed:
     """Bring the index over past sessions up to date, so that the next recall does not read logs."""
-    with closing(open_sessions(places.home.folder, places.home.store)) as sessions:
+    with closing(open_sessions(places.home.local_folder, places.home.store)) as sessions:
         return sessions.refresh(_INDEX_SECONDS)
 
 
@@ -428,7 +428,7 @@ class StagesRun(Struct, frozen=True):
     report: StageReport
 
 
-def run_stages(home: AnyHome, settings: Settings, profile: str, rules: StageRules, choice: RunChoice) -> None:
+def run_stages(home: Home, settings: Settings, profile: str, rules: StageRules, choice: RunChoice) -> None:
     """Carry out the command under the rules of a profile. Exit code 1 as without them."""
     config = settings.config.memory
     if choice.model:

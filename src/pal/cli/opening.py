@@ -18,12 +18,11 @@ from palimpsest.core.errors import BadInput, PalimpsestError, StoreError
 from palimpsest.core.log import Log
 from palimpsest.core.ports import BlobStore, Clock, SessionArchive, SessionRow
 from palimpsest.core.text import counted
-from palimpsest.stores.home import AnyHome, Home
+from palimpsest.stores.home import FolderHome, Home
 from palimpsest.stores.sessions import SUFFIX, BlobFolder, JsonlSessions, new_session_id
 
 __all__ = [
     "NEWEST",
-    "AnyHome",
     "Home",
     "SessionLocation",
     "expand_path",
@@ -47,18 +46,18 @@ _HEAD_BYTES, _MOST_QUOTED = 1024 * 1024, 200
 _SHORTEST_ID, _SHORT_ENOUGH = 4, 10
 
 
-def find_home() -> AnyHome:
+def find_home() -> Home:
     """Return the home given by the calling program, that of PAL_HOME, or the data folder of the platform."""
     context = click.get_current_context(silent=True)
-    given: AnyHome | None = None if context is None else context.find_root().obj
+    given: Home | None = None if context is None else context.find_root().obj
     if given is not None:
         return given
     named = os.environ.get("PAL_HOME")
     if named:
-        return Home(expand_path(named))
+        return FolderHome(expand_path(named))
     from platformdirs import user_data_dir  # needed only without PAL_HOME
 
-    return Home(Path(user_data_dir("palimpsest")))
+    return FolderHome(Path(user_data_dir("palimpsest")))
 
 
 def expand_path(word: str) -> Path:
@@ -93,7 +92,7 @@ class SessionLocation(Struct, frozen=True):
         return self.store.stat(self.session).name
 
 
-def find_session(home: AnyHome, word: str) -> SessionLocation:
+def find_session(home: Home, word: str) -> SessionLocation:
     """Find a session by its id, by a unique beginning or end of its id, by path, or by `last`.
 
     `last` is the session of this folder with the newest event in which something was said and that is none of a sub-agent; without one,
@@ -137,25 +136,25 @@ def find_session(home: AnyHome, word: str) -> SessionLocation:
     return SessionLocation(matching[0], home.store, home.blobs, home.clock)
 
 
-def newest_row(home: AnyHome, rows: Sequence[SessionRow], folder: Path | None = None) -> SessionRow | None:
+def newest_row(home: Home, rows: Sequence[SessionRow], folder: Path | None = None) -> SessionRow | None:
     """Return the newest session, in one folder or any, in which something was said, or typed and not sent."""
     own = (row for row in rows if row.opener is None and (folder is None or row.cwd == str(folder)))
     return next((row for row in own if row.turns or row.base is not None or _has_draft(home, row.id) or _has_input(home, row.id)), None)
 
 
-def _has_draft(home: AnyHome, session: str) -> bool:
+def _has_draft(home: Home, session: str) -> bool:
     """Whether a terminal that was killed has left words that were not sent."""
-    return home.folder is not None and (home.folder / "drafts" / f"{session}.txt").exists()
+    return home.local_folder is not None and (home.local_folder / "drafts" / f"{session}.txt").exists()
 
 
-def _has_input(home: AnyHome, session: str) -> bool:
+def _has_input(home: Home, session: str) -> bool:
     """Whether input is recorded there that no turn has taken, because the program was killed."""
     with suppress(PalimpsestError), Log.open(home.store, session, home.clock) as log:
         return bool(log.inbox)
     return False
 
 
-def _newest(home: AnyHome) -> str:
+def _newest(home: Home) -> str:
     """Return the session that `last` names, and say so if it is of another folder; empty if there is no readable one."""
     try:
         rows = list_sessions(home)
@@ -171,7 +170,7 @@ def _newest(home: AnyHome) -> str:
     return "" if found is None else found.id
 
 
-def list_sessions(home: AnyHome) -> Sequence[SessionRow]:
+def list_sessions(home: Home) -> Sequence[SessionRow]:
     """Return all sessions with events, the one with the newest event first, as `pal sessions` lists them."""
     with home.index() as index:
         return index.list()
@@ -203,26 +202,26 @@ def _is_typeable(word: str, session: str, by_start: Sequence[str]) -> bool:
     return word[0].isalnum() and word != NEWEST and not beginning
 
 
-def stores_of_folder(home: AnyHome, folder: Path) -> tuple[SessionArchive, BlobStore]:
+def stores_of_folder(home: Home, folder: Path) -> tuple[SessionArchive, BlobStore]:
     """Return the stores of a folder of logs; those of the home if it is the home's own folder."""
     if is_own_folder(home, folder):
         return home.store, home.blobs
     return JsonlSessions(folder), BlobFolder(folder.resolve().parent / "blobs")
 
 
-def is_own_folder(home: AnyHome, folder: Path) -> bool:
+def is_own_folder(home: Home, folder: Path) -> bool:
     """Return whether a folder is that of the home's sessions, in which every log is of this program, however damaged it is."""
-    return home.folder is not None and folder.resolve() == (home.folder / "sessions").resolve()
+    return home.local_folder is not None and folder.resolve() == (home.local_folder / "sessions").resolve()
 
 
-def _find_file(home: AnyHome, path: Path) -> SessionLocation:
+def _find_file(home: Home, path: Path) -> SessionLocation:
     wrong = wrong_file(home, path)
     if wrong:
         raise BadInput(wrong, where=str(path))
     return SessionLocation(path.stem, *stores_of_folder(home, path.resolve().parent), home.clock)
 
 
-def wrong_file(home: AnyHome, path: Path) -> str:
+def wrong_file(home: Home, path: Path) -> str:
     """Return why a path names no log of this program, with what it is instead; empty if it does, also if that log is damaged.
 
     A file outside of the home without any line of a log is none: a repair would replace what another program wrote.
@@ -235,14 +234,14 @@ def wrong_file(home: AnyHome, path: Path) -> str:
         return "there is no such file"
     # Everything below is slow to import, and needed only after a mistake.
     from palimpsest.exchange.finding import COMPRESSED, EMPTY, content_of, find_sources
-    from palimpsest.exchange.formats import FORMATS, TITLES
+    from palimpsest.exchange.formats import FORMATS, format_named
 
     words = f"`pal import {shlex.quote(str(path))}`"
     if path.is_dir():
         return f"this is a folder, not a session; {words} imports the sessions in it, and `pal sessions` lists those that you have"
     found = find_sources(FORMATS, [path]).sources if path.is_file() else ()
     if found:
-        return f"this is {TITLES[found[0].format]}: {words} it first"
+        return f"this is {format_named(found[0].format).title}: {words} it first"
     content = content_of(str(path))
     # A damaged log may look like anything but these; the command says what is wrong with it.
     maybe_log = path.is_file() and path.suffix == SUFFIX and content not in {EMPTY, COMPRESSED}

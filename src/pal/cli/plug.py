@@ -110,9 +110,9 @@ def unplug_(*, agent: AgentName, dry_run: bool, yes: bool, as_json: bool) -> Non
 
 def _places() -> AgentPlaces:
     home = find_home()
-    if home.folder is None:
+    if home.local_folder is None:
         raise BadInput("a home in memory cannot be plugged in; set PAL_HOME to a folder", where="plug")
-    return places_of(home.folder, Path.home(), os.environ)
+    return places_of(home.local_folder, Path.home(), os.environ)
 
 
 def _version() -> str:

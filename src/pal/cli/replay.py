@@ -31,7 +31,7 @@ from palimpsest.core.events import ModelReplied
 from palimpsest.core.view import View
 from palimpsest.policies.named import parse_name, split_names
 from palimpsest.policies.profile import Profile, honoured_settings
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.wire.encode import encode
 from palimpsest.wire.media import Fetch
 from palimpsest.wire.models import ModelCard, card
@@ -275,7 +275,7 @@ class _ModelRejected(BaseException):
         self.error = error
 
 
-def _real_summaries(home: AnyHome, name: str) -> RealSummaries | None:
+def _real_summaries(home: Home, name: str) -> RealSummaries | None:
     """Return a function that asks the named model for summaries; None without a name. Raises `BadInput` if it cannot be called."""
     if not name:
         return None

@@ -24,7 +24,7 @@ from palimpsest.core.text import counted, dollars
 from palimpsest.exchange.finding import OwnLogs, find_sources
 from palimpsest.exchange.formats import FORMATS
 from palimpsest.exchange.transcript import ReadProblem
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.stores.sessions import transcript_of
 
 _NAME_WIDTH, _NARROWEST_NAME, _WIDE_SCREEN = 40, 12, 100
@@ -284,7 +284,7 @@ class SessionLoaders(NamedTuple):
         return BadInput(first.why + more, where=first.where)
 
 
-def find_sessions(home: AnyHome, arguments: tuple[str, ...]) -> SessionLoaders:
+def find_sessions(home: Home, arguments: tuple[str, ...]) -> SessionLoaders:
     """Find the sessions for arguments: ids, files and folders. Raises `BadInput` if there are none."""
     found, skipped = list[Loader](), list[ReadProblem]()
     for argument in arguments:
@@ -307,7 +307,7 @@ def find_sessions(home: AnyHome, arguments: tuple[str, ...]) -> SessionLoaders:
     return SessionLoaders(found, skipped)
 
 
-def _own_loader(home: AnyHome, argument: str) -> Loader:
+def _own_loader(home: Home, argument: str) -> Loader:
     found = find_session(home, argument)
     name = found.name
 

@@ -7,7 +7,7 @@ import sys
 from fcntl import F_GETFL, fcntl
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import click
 import msgspec
@@ -50,7 +50,7 @@ from palimpsest.core.items import Image, Part, Text, text_of
 from palimpsest.core.lines import encode_body, encode_line
 from palimpsest.core.spending import Ledger, total_of
 from palimpsest.core.text import cost_text
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.wire.models import total_usd
 
 OutputForm: TypeAlias = Literal["text", "json", "json-stream"]
@@ -303,10 +303,9 @@ def ask(
     """
     if json_stream and as_json:
         raise click.UsageError("--json and --json-stream exclude each other")
-    home, folder = find_home(), Path.cwd()
-    options = {"model": model, "profile": profile_name, "mode": mode, "max_turns": max_turns, "max_tools": max_tools}
-    limits = {"max_seconds": max_seconds, "max_usd": max_usd, "max_tokens": max_tokens}
-    settings = settings_of(home, {**options, **limits}, strict=True)
+    home = find_home()
+    limits = {"max_turns": max_turns, "max_tools": max_tools, "max_seconds": max_seconds, "max_usd": max_usd, "max_tokens": max_tokens}
+    settings = settings_of(home, {"model": model, "profile": profile_name, "mode": mode, **limits}, strict=True)
     with chosen_session(home, continues=continues, resume=resume, fork=fork) as session:
         recorded = recorded_choice(home, session)
         parts = _input(home, prompt or "", files)
@@ -315,13 +314,22 @@ def ask(
         # The others would be cancelled at once, for the session ends with the turn.
         jobs = tuple(job for job in standard_jobs(settings.config.jobs, home) if "session_ends" in job.moments)
         coding = coding_settings(settings, recorded, allow=allow, deny=deny, folders=folders, end_with_turn=True, state=state)
-        run_in: dict[str, Any] = {"session": session, "recorded": recorded, "cwd": folder, "jobs": jobs}
-        agent = coding_agent(home, settings, coding, cards=cards_of(home), notify=_notify, approve=refuse_all, asks_at_once=True, **run_in)
+        agent = coding_agent(
+            home,
+            settings,
+            coding,
+            cards=cards_of(home),
+            notify=_notify,
+            session=session,
+            recorded=recorded,
+            jobs=jobs,
+            approve=refuse_all,
+            asks_at_once=True,
+        )
     for notice in (*agent.parts.notices, *mode_notice(settings, coding)):
         _notify(notice)
     form: OutputForm = "json-stream" if json_stream else "json" if as_json else "text"
-    code = run(_answer(agent, parts, printer_of(form, quiet=quiet)))
-    sys.exit(code)
+    sys.exit(run(_answer(agent, parts, printer_of(form, quiet=quiet))))
 
 
 def _notify(notice: str) -> None:
@@ -406,7 +414,7 @@ def _rounded(usd: float | None) -> float | None:
     return None if usd is None else round(usd, 6)
 
 
-def _input(home: AnyHome, prompt: str, files: tuple[Path, ...]) -> tuple[Part, ...]:
+def _input(home: Home, prompt: str, files: tuple[Path, ...]) -> tuple[Part, ...]:
     """Return the parts of the input: the prompt, standard input and the attached files.
 
     Each is a part of its own, because only the prompt is what the user typed.
@@ -459,7 +467,7 @@ def _read_to_end(number: int, most: int) -> bytes:
     return bytes(data[:most])
 
 
-def _attached(home: AnyHome, path: Path) -> Part:
+def _attached(home: Home, path: Path) -> Part:
     try:
         with path.open("rb") as file:
             # The size that a pipe or a device states says nothing about how much it has.

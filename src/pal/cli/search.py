@@ -23,7 +23,7 @@ from palimpsest.core.events import Event, ToolReturned, all_items_of
 from palimpsest.core.items import Kind, ToolCall
 from palimpsest.core.log import Log
 from palimpsest.core.ports import Hit, SessionRow, UnitKind
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.stores.index_units import read_query
 
 
@@ -53,7 +53,7 @@ def found_sessions(hits: Sequence[Hit], rows: Sequence[SessionRow]) -> list[Foun
     return [FoundSession(session, titles.get(session, ""), counts[session], first[session].at) for session in counts]
 
 
-def found_files(home: AnyHome, hits: Sequence[Hit]) -> list[FoundFile]:
+def found_files(home: Home, hits: Sequence[Hit]) -> list[FoundFile]:
     """Return the files of the calls and results among the hits, in the order of their first hit; unreadable logs are left out."""
     paths: dict[tuple[str, str], tuple[str, ...]] = {}
     for session in dict.fromkeys(hit.session for hit in hits):
@@ -189,7 +189,7 @@ def search(
         click.get_current_context().exit(FINDINGS)
 
 
-def _with_states(home: AnyHome, hits: Sequence[Hit]) -> list[FoundHit]:
+def _with_states(home: Home, hits: Sequence[Hit]) -> list[FoundHit]:
     """Return the hits with the states of their items; those of a log that cannot be read have none."""
     states: dict[tuple[str, str], ItemState] = {}
     for session in dict.fromkeys(hit.session for hit in hits):

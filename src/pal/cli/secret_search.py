@@ -13,7 +13,7 @@ from msgspec import Struct
 from palimpsest.core.errors import BadInput
 from palimpsest.core.ports import SessionStore
 from palimpsest.exchange.secrets import count_secrets, line_batches
-from palimpsest.stores.home import AnyHome, Home
+from palimpsest.stores.home import FolderHome, Home
 
 # Bytes that are searched in the time that a process takes to start.
 _PROCESS_BYTES = 4_000_000
@@ -33,9 +33,9 @@ class SecretSearch:
     A home without a folder cannot be read by another process, so all its spans are searched here.
     """
 
-    def __init__(self, home: AnyHome, process_bytes: int = _PROCESS_BYTES) -> None:
+    def __init__(self, home: Home, process_bytes: int = _PROCESS_BYTES) -> None:
         self._home = home
-        self._process_bytes = sys.maxsize if home.folder is None else process_bytes
+        self._process_bytes = sys.maxsize if home.local_folder is None else process_bytes
         self._spans: list[LogSpan] = []
         self._size = 0
         self._answers: IO[bytes] | None = None
@@ -84,7 +84,7 @@ class SecretSearch:
     def _start(self) -> None:
         self._answers = tempfile.TemporaryFile()  # noqa: SIM115 - closed after the answers are read
         # Without -P, modules in the current folder could shadow ours.
-        command = [sys.executable, "-P", "-m", __name__, str(self._home.folder)]
+        command = [sys.executable, "-P", "-m", __name__, str(self._home.local_folder)]
         try:
             # A new session, so that Ctrl-C at the terminal reaches only the parent.
             self._process = subprocess.Popen(  # noqa: S603 - this Python, with a module of ours
@@ -129,7 +129,7 @@ def search_span(store: SessionStore, span: LogSpan) -> dict[str, int]:
 
 def main(folder: str) -> None:
     """Read spans from standard input, one line each, and write their secrets to standard output."""
-    store = Home(Path(folder)).store
+    store = FolderHome(Path(folder)).store
     for line in sys.stdin.buffer:
         sys.stdout.buffer.write(msgspec.json.encode(search_span(store, msgspec.json.decode(line, type=LogSpan))) + b"\n")
         sys.stdout.buffer.flush()

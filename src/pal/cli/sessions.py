@@ -22,14 +22,14 @@ from pal.cli.tables import Columns, console, one_line
 from palimpsest.core.errors import PalimpsestError, StoreError
 from palimpsest.core.ports import CountedContext, Index, LogStat, SessionRow
 from palimpsest.core.text import dollars, iso_time, percent_of, whole_number
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.wire.models import ModelCard, PriceBook, total_usd
 
 # Profiles that count what was reported as it is: that of the engine, which also counts imported sessions.
 _PLAINLY_COUNTED: Final = frozenset({"", "palimpsest"})
 
 
-def with_contexts(home: AnyHome, index: Index, rows: Sequence[SessionRow], cards: tuple[ModelCard, ...]) -> list[SessionRow]:
+def with_contexts(home: Home, index: Index, rows: Sequence[SessionRow], cards: tuple[ModelCard, ...]) -> list[SessionRow]:
     """Return the rows with what `pal context` counts as `counted`; `None` if the log cannot be read.
 
     A log is opened only if the index cannot tell, and what is counted then is kept in the index.
@@ -67,7 +67,7 @@ def _base_stats(session: str, bases: Mapping[str, str], stats: Mapping[str, LogS
     return "".join(known)
 
 
-def _counted(home: AnyHome, session: str, rules: str, cards: tuple[ModelCard, ...]) -> CountedContext | None:
+def _counted(home: Home, session: str, rules: str, cards: tuple[ModelCard, ...]) -> CountedContext | None:
     from pal.cli.counting import (
         budget_of,  # loads the engine, which most lists do not need
         view_tokens,
@@ -238,7 +238,7 @@ def _print_left_out(more: int, children: int) -> None:
 def _sorted(rows: Sequence[SessionRow], sort: str, costs: SessionCosts) -> list[SessionRow]:
     """Return the rows in an order of `_SORTS`; rows that are alike in it stay newest first."""
     if sort == "title":
-        return sorted(rows, key=lambda row: _title(row).casefold())
+        return sorted(rows, key=lambda row: _session_title(row).casefold())
     figures: dict[str, Callable[[SessionRow], float]] = {
         "updated": lambda row: row.updated,
         "created": lambda row: row.created,
@@ -250,7 +250,7 @@ def _sorted(rows: Sequence[SessionRow], sort: str, costs: SessionCosts) -> list[
     return sorted(rows, key=figures[sort], reverse=True)
 
 
-def row_as_opened(home: AnyHome, row: SessionRow) -> SessionRow:
+def row_as_opened(home: Home, row: SessionRow) -> SessionRow:
     """Return the row of a damaged log with what counts where the log is opened, and without events if it cannot be."""
     try:
         with open_log(SessionLocation(row.id, home.store, home.blobs, home.clock)) as log:
@@ -300,7 +300,7 @@ def as_builtins(row: SessionRow, costs: SessionCosts) -> dict[str, object]:
     return shape
 
 
-def _show(home: AnyHome, rows: Sequence[SessionRow], costs: SessionCosts, *, is_plain: bool) -> None:
+def _show(home: Home, rows: Sequence[SessionRow], costs: SessionCosts, *, is_plain: bool) -> None:
     """Print the list; on a terminal let the user pick a session and go on with it."""
     words = short_ids([stat.session for stat in home.store.stats()])
     table = [_cells(home, row, words.get(row.id, row.id), costs[row.id]) for row in rows]
@@ -323,7 +323,7 @@ def _aligned(table: Sequence[Sequence[str]]) -> list[list[str]]:
     return [[cell.ljust(width) for cell, width in zip(cells, widths, strict=True)] for cells in table]
 
 
-def _cells(home: AnyHome, row: SessionRow, word: str, cost: SessionCost) -> tuple[str, ...]:
+def _cells(home: Home, row: SessionRow, word: str, cost: SessionCost) -> tuple[str, ...]:
     folder = one_line(row.cwd.rstrip("/").rpartition("/")[2] or row.cwd or "-", _FOLDER_COLUMNS)
     price = "-" if cost.usd == 0 and not row.ledger.calls else dollars(cost.usd)
     if cost.usd is None and cost.own_usd:
@@ -331,10 +331,10 @@ def _cells(home: AnyHome, row: SessionRow, word: str, cost: SessionCost) -> tupl
     if without := _without_gateway(home, row):
         price = f"{price} of {dollars(without['usd_without'])}"
     share = "-" if row.counted is None else f"{percent_of(row.counted.tokens, row.counted.window)}%"
-    return word, folder, short_time(row.updated), f"{row.turns:,}", share, price, one_line(_title(row), 76)
+    return word, folder, short_time(row.updated), f"{row.turns:,}", share, price, one_line(_session_title(row), 76)
 
 
-def _without_gateway(home: AnyHome, row: SessionRow) -> dict[str, float | None]:
+def _without_gateway(home: Home, row: SessionRow) -> dict[str, float | None]:
     """Return what a session of the gateway would have cost without it, as `--json` prints it; nothing of other sessions."""
     if row.origin != "gateway":
         return {}
@@ -349,7 +349,7 @@ def _without_gateway(home: AnyHome, row: SessionRow) -> dict[str, float | None]:
     return {} if bill is None else {"usd_without": bill.usd_without}
 
 
-def _title(row: SessionRow) -> str:
+def _session_title(row: SessionRow) -> str:
     if row.opener is not None:
         return f"(sub-agent of {row.opener.session}) {row.title}".rstrip()
     if row.title:

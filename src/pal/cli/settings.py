@@ -10,7 +10,7 @@ import click
 
 from pal.text import plain
 from palimpsest.stores.config_files import FILE_NAME, Settings, resolve
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 
 
 class FiniteRange(click.FloatRange):
@@ -24,9 +24,9 @@ class FiniteRange(click.FloatRange):
         return number
 
 
-def config_path(home: AnyHome) -> Path | None:
+def config_path(home: Home) -> Path | None:
     """Return the path of the user's configuration; None for a home in memory."""
-    return None if home.folder is None else home.folder / FILE_NAME
+    return None if home.local_folder is None else home.local_folder / FILE_NAME
 
 
 def working_folder() -> Path | None:
@@ -37,7 +37,7 @@ def working_folder() -> Path | None:
         return None
 
 
-def settings_of(home: AnyHome, options: Mapping[str, object] | None = None, *, strict: bool = False) -> Settings:
+def settings_of(home: Home, options: Mapping[str, object] | None = None, *, strict: bool = False) -> Settings:
     """Return the settings for the working directory, and print a warning for each part of a file that is not used.
 
     `options` are values of the command line by key. With `strict`, for commands that run tools, a file with a problem raises `BadInput`:

@@ -45,7 +45,7 @@ from palimpsest.core.view import View, shown
 from palimpsest.memory.jobs import memory_job_names
 from palimpsest.policies.named import DEFAULT
 from palimpsest.stores.config import HookConfig
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.stores.project import project_hooks, trust_of
 from palimpsest.stores.snapshots import ChangedFile
 from palimpsest.wire.encode import PastRequest, next_request, past_request
@@ -137,7 +137,7 @@ def print_applied_edits(screen: Console, log: Log) -> None:
         screen.print(Text(f"\n{applied_edit_text(edit)}", style="bold"), soft_wrap=True)
 
 
-def print_family(screen: Console, home: AnyHome, location: SessionLocation, log: Log) -> None:
+def print_family(screen: Console, home: Home, location: SessionLocation, log: Log) -> None:
     """Print the session that started this one as a sub-agent, if one did, and a line for each sub-agent that this one started."""
     opened, children = log.opened, log.children
     if opened.opener is not None:
@@ -250,26 +250,26 @@ def _number(word: str) -> int:
     return number
 
 
-def _show_next(home: AnyHome, location: SessionLocation, log: Log, view: View, *, wire: WireName | None, model: str) -> None:
+def _show_next(home: Home, location: SessionLocation, log: Log, view: View, *, wire: WireName | None, model: str) -> None:
     # A model that the user names must have a card; one that the log names may have a stand-in.
     given = model or ("" if view.model else WIRES[wire or "anthropic"].model)
     fetch, cards = NotedFetch(location.blobs.get), cards_of(home)
     request = next_request(view, fetch, cards, wire=wire, model=given, log=log)
     warn_of_blobs(fetch)
     warn_of_stand_in("" if given else view.model, cards)
-    _write(request.body, f"as it would be sent to {given or view.model}")
+    _write_request_body(request.body, f"as it would be sent to {given or view.model}")
 
 
-def _show_past(home: AnyHome, location: SessionLocation, log: Log, number: int, *, wire: WireName | None, model: str) -> None:
+def _show_past(home: Home, location: SessionLocation, log: Log, number: int, *, wire: WireName | None, model: str) -> None:
     fetch = NotedFetch(location.blobs.get)
     past = past_request(log, number, fetch, cards_of(home), wire=wire, model=model)
     warn_of_blobs(fetch)
     if past.verified:
-        _write(past.request.body, f"verified: event {past.seq}, sha256 {past.recorded_digest}")
+        _write_request_body(past.request.body, f"verified: event {past.seq}, sha256 {past.recorded_digest}")
     elif not past.recorded_digest:
-        _write(past.request.body, _without_digest(log, past))
+        _write_request_body(past.request.body, _without_digest(log, past))
     else:
-        _write(past.request.body, f"differs: event {past.seq} recorded {past.recorded_digest}, this is {past.request.digest}")
+        _write_request_body(past.request.body, f"differs: event {past.seq} recorded {past.recorded_digest}, this is {past.request.digest}")
         click.get_current_context().exit(FINDINGS)
 
 
@@ -282,7 +282,7 @@ def _without_digest(log: Log, past: PastRequest) -> str:
     return f"what {origin} showed its model at event {past.seq}, as far as its file shows{missing}"
 
 
-def _write(body: bytes, state: str) -> None:
+def _write_request_body(body: bytes, state: str) -> None:
     click.echo(body, nl=False)
     click.echo(state, err=True)
 
@@ -504,9 +504,9 @@ def diff(*, session: str, turn: int | None, only_files: bool, as_json: bool) -> 
     home = find_home()
     found = find_session(home, session)
     with open_log(found) as log:
-        if home.folder is None:
+        if home.local_folder is None:
             raise BadInput("a home in memory keeps no snapshots of files", where=log.session)
-        changes = turn_changes(log, home.folder, turn, with_patch=not only_files)
+        changes = turn_changes(log, home.local_folder, turn, with_patch=not only_files)
         missing = "" if changes else _why_none(log, turn)
     if as_json:
         emit([_shape(change, only_files=only_files) for change in changes])
@@ -630,7 +630,7 @@ def jobs(*, session: str, as_json: bool) -> None:
     with open_log(found) as log:
         own = profile(log.view.profile) if is_profile_name(log.view.profile) else None
         names = [job.name for job in (*standard_jobs(config.jobs, home), *(() if own is None else own.jobs))]
-        if own is not None and log.opened.opener is None and home.folder is not None:
+        if own is not None and log.opened.opener is None and home.local_folder is not None:
             names += memory_job_names(config.memory, own)
         rows = rows_of(log, names, cards_of(home))
     if as_json:
@@ -736,7 +736,7 @@ def _declared() -> list[ShownHook]:
     home, folder = find_home(), working_folder()
     rows = [_hook_row(hook, "user", trusted=True) for hook in settings_of(home).config.hooks]
     if folder is not None:
-        trust = trust_of(home.folder, folder)
+        trust = trust_of(home, folder)
         rows += [_hook_row(hook, "project", trusted=trust.trusts(command)) for hook, command in project_hooks(folder, config_path(home))]
     return rows
 

@@ -15,7 +15,7 @@ from pal.terminal.surroundings import Approve, FollowedLog, OpenedAgent, Renewed
 from palimpsest.core.log import Log
 from palimpsest.core.text import counted
 from palimpsest.stores.config_files import Settings, resolve
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 
 if TYPE_CHECKING:
     from palimpsest.agent.agent import Agent
@@ -34,7 +34,7 @@ class TerminalAgents:
 
     def __init__(
         self,
-        home: AnyHome,
+        home: Home,
         settings: Settings,
         options: Mapping[str, object],
         *,

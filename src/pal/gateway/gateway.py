@@ -24,7 +24,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from pal.gateway.hosting import ConversationHost, Mode, Observed, PreparedBody, SentForm
 from pal.gateway.routing import (
     LOOP_HEADER,
-    WIRES,
+    WIRE_PATHS,
     ConversationName,
     Door,
     ForwardedRequest,
@@ -61,7 +61,7 @@ from palimpsest.audit.two_bills import UNKNOWN_CALL, GatewayBill
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import ReasoningLost, Value
 from palimpsest.policies.jobs import KeepAlive
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.wire.json_reading import is_json, text
 from palimpsest.wire.models import WireName
 
@@ -264,7 +264,7 @@ class Gateway:
 
     def __init__(
         self,
-        home: AnyHome,
+        home: Home,
         mode: Mode,
         upstreams: Upstreams,
         *,
@@ -301,7 +301,7 @@ class Gateway:
     async def answer(self, request: Request) -> Response:
         """Answer one request of a client."""
         path = bytes(request.scope.get("raw_path") or b"").decode("latin-1") or request.url.path
-        wire = WIRES.get(path) if request.method == "POST" else None
+        wire = WIRE_PATHS.get(path) if request.method == "POST" else None
         counts = path == COUNTING_PATH and request.method == "POST"
         refusal = self._door.refusal(request.headers, is_conversation=wire is not None)
         if refusal is not None:

@@ -62,8 +62,8 @@ from palimpsest.follow.conversation import Conversation
 from palimpsest.follow.output import OWNER
 from palimpsest.follow.preparing import end_call
 from palimpsest.policies.jobs import KeepAlive, title_of
-from palimpsest.stores.home import AnyHome
-from palimpsest.stores.log_segments import UndoQueue
+from palimpsest.stores.home import Home
+from palimpsest.stores.undo_queue import UndoQueue
 from palimpsest.wire.anthropic import MessageAssembler
 from palimpsest.wire.binding import without_thinking
 from palimpsest.wire.encode import card_on_wire, is_bound
@@ -131,7 +131,7 @@ class RecordedConversation:
         conversation: Conversation,
         wire: WireName,
         mode: Mode,
-        home: AnyHome,
+        home: Home,
         *,
         thinking_mode: ThinkingMode = "strip",
         seen: SeenThinking | None = None,
@@ -144,7 +144,7 @@ class RecordedConversation:
         self._card = card_on_wire(session.card, wire)
         self._home = home
         self._clock = home.clock
-        self._undos = UndoQueue(home.folder, conversation.id)
+        self._undos = UndoQueue(home, conversation.id)
         self._reader = RequestReader()
         self._bills, self._calls = TwoBills(self._card), CallRecorder()
         # Whether what the same requests would have cost directly cannot be known: lists that were never seen may be cached.
@@ -666,9 +666,7 @@ class _Open:
 class ConversationHost:
     """Records conversations. Each is used by one thread at a time; different ones may be used at once."""
 
-    def __init__(
-        self, home: AnyHome, mode: Mode, *, fold: bool = False, keeps_alive: bool = False, thinking: ThinkingMode = "strip"
-    ) -> None:
+    def __init__(self, home: Home, mode: Mode, *, fold: bool = False, keeps_alive: bool = False, thinking: ThinkingMode = "strip") -> None:
         self._home = home
         self._mode: Mode = mode
         self._fold = fold

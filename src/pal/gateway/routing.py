@@ -23,13 +23,10 @@ from palimpsest.follow.shapes import BREAKPOINT, digest_of_message, is_whole_lis
 from palimpsest.wire.binding import thinking_key
 from palimpsest.wire.json_reading import is_json, tables_at, text
 from palimpsest.wire.models import WireName
+from palimpsest.wire.wires import WIRES
 
 # Paths that carry conversations, and their wires.
-WIRES: Final[Mapping[str, WireName]] = {
-    "/v1/messages": "anthropic",
-    "/v1/responses": "responses",
-    "/v1/chat/completions": "chat",
-}
+WIRE_PATHS: Final = {f"/v1{wire.path.removeprefix('/v1')}": wire.name for wire in WIRES.values()}
 _SESSION_HEADERS: Final = ("x-claude-code-session-id", "thread-id", "session-id")
 _AGENT_HEADER: Final = "x-claude-code-agent-id"
 _SYSTEM_ROLES: Final = ("system", "developer")
@@ -86,11 +83,11 @@ def _client(headers: Mapping[str, str], fields: Mapping[str, Raw]) -> str:
 
 def _opening(wire: WireName, fields: Mapping[str, Raw]) -> tuple[Any, list[dict[str, Any]], list[Any]]:
     """The system prompt, the leading system messages, and the first other message of a list."""
-    if wire == "anthropic":
-        return _value(fields, "system"), [], _decoded(_listed(fields, "messages")[:1])
-    system = _value(fields, "instructions") if wire == "responses" else None
+    if WIRES[wire].system_beside_list:
+        return _value(fields, WIRES[wire].system), [], _decoded(_listed(fields, WIRES[wire].messages)[:1])
+    system = _value(fields, WIRES[wire].system) if WIRES[wire].system else None
     leading: list[dict[str, Any]] = []
-    for raw in _listed(fields, "input" if wire == "responses" else "messages"):
+    for raw in _listed(fields, WIRES[wire].messages):
         message = msgspec.json.decode(raw)
         if not is_json(message) or text(message, "role") not in _SYSTEM_ROLES:
             return system, leading, [message]
@@ -402,12 +399,6 @@ class _WrittenUrl(httpx.URL):
         return self._written.encode("latin-1")
 
 
-# Where a request of each wire has its messages and its system prompt.
-_FIELDS: Final[dict[WireName, tuple[str, str]]] = {
-    "anthropic": ("messages", "system"),
-    "responses": ("input", "instructions"),
-    "chat": ("messages", ""),
-}
 # Fields that name a list which the provider holds.
 _HELD: Final = ("thread", "previous_response_id", "conversation")
 _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -443,7 +434,7 @@ class GivenRequest(NamedTuple):
             return self.body
         given = {id(message): raw for message, raw in zip(self.messages, self.raw_messages, strict=True)}
         listed = b",".join(_relived(given.get(id(message)) or _encode(message), lifetime) for message in messages)
-        field = _FIELDS[self.wire][0]
+        field = WIRES[self.wire].messages
         fields = {key: _relived(bytes(raw), lifetime) for key, raw in self.fields.items()} | {field: b"[" + listed + b"]", **more}
         return b"{" + b",".join(_encode(key) + b":" + value for key, value in fields.items()) + b"}"
 
@@ -492,7 +483,7 @@ class RequestReader:
 
     def read(self, wire: WireName, body: bytes, fields: Mapping[str, Raw]) -> GivenRequest:
         """Return the request of these fields. Raises `BadInput` if its messages are not a list or not JSON."""
-        field, system = _FIELDS[wire]
+        field, system = WIRES[wire].messages, WIRES[wire].system
         try:
             listed = _decode_list(fields[field])
             raw, messages = [], []
@@ -528,12 +519,12 @@ def fields_of(body: bytes) -> dict[str, Raw] | None:
 
 def is_followed(wire: WireName, fields: Mapping[str, Raw]) -> bool:
     """Whether a request has its whole conversation as a list; one that goes on from what the provider holds has not."""
-    listed = fields.get(_FIELDS[wire][0])
+    listed = fields.get(WIRES[wire].messages)
     if listed is None or bytes(memoryview(listed)[:1]) != b"[":
         return False
     held = {name: value_at(fields, name) for name in _HELD if name in fields}
     # Most lists have no references, and are long.
-    messages = value_at(fields, _FIELDS[wire][0]) if b"item_reference" in bytes(listed) else ()
+    messages = value_at(fields, WIRES[wire].messages) if b"item_reference" in bytes(listed) else ()
     return is_whole_list(held, messages if isinstance(messages, list) else ())
 
 

@@ -28,6 +28,7 @@ from palimpsest.wire.binding import (
 )
 from palimpsest.wire.json_reading import Json, is_json, parse, table_at, tables_at, text
 from palimpsest.wire.reply import error_object, mismatch_facts, thinking_refused
+from palimpsest.wire.wires import WIRES
 
 ThinkingMode: TypeAlias = Literal["strip", "ask", "keep"]
 """What is done with thinking that no longer fits because of an edit: left out, left to the provider to drop, or sent all the same."""
@@ -273,7 +274,7 @@ class ListThinking:
         """
         sent, listed = self.read(given, messages), self.read(given, given.messages)
         kept = [block.key for block in sent.thinking if block.key not in dropped]
-        found = reply_bindings(sent.end, kept[-1] if kept else "", content, "" if given.wire == "responses" else "assistant")
+        found = reply_bindings(sent.end, kept[-1] if kept else "", content, WIRES[given.wire].reply_role)
         if not found:
             return None
         tokens = reasoning // len(found) if reasoning else None

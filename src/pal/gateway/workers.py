@@ -73,7 +73,7 @@ class ProcessWorkers:
 
     def __init__(self, home: Home, mode: Mode, *, fold: bool = False, keeps_alive: bool = False, thinking: ThinkingMode = "strip") -> None:
         options = [name for name, is_on in ((FOLD, fold), (KEEP_ALIVE, keeps_alive and mode != "watch")) if is_on]
-        self._hosted = tuple(_HostProcess((str(home.folder), mode, thinking, *options)) for _ in range(_PROCESSES))
+        self._hosted = tuple(_HostProcess((str(home.local_folder), mode, thinking, *options)) for _ in range(_PROCESSES))
         # The first request should not wait for the start of its process; most gateways have one conversation at a time.
         self._hosted[0].start()
 

@@ -21,7 +21,7 @@ from palimpsest.memory.session_memory import ProjectMemory
 from palimpsest.memory.shown import is_showable
 from palimpsest.memory.tool_calls import RememberArguments
 from palimpsest.memory.writing import locate
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 
 Session = Annotated[str, Meta(max_length=200, description="Id of a session, as results name it, or the id it has in its own program.")]
 
@@ -149,7 +149,7 @@ class Answers:
     `memory` is `None` if the user has turned memory off; then only sessions can be searched and shown.
     """
 
-    def __init__(self, home: AnyHome, root: Path, memory: ProjectMemory | None, *, write: bool = False) -> None:
+    def __init__(self, home: Home, root: Path, memory: ProjectMemory | None, *, write: bool = False) -> None:
         self._home = home
         self._root = root
         self._memory = memory

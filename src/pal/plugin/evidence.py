@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -22,8 +22,9 @@ from palimpsest.core.items import Text
 from palimpsest.core.plans import Evidence
 from palimpsest.core.text import utc_text
 from palimpsest.exchange.files import decoded, digest_of, open_regular
+from palimpsest.exchange.formats import NamedFormat, format_named
 from palimpsest.exchange.importing import read_guarded
-from palimpsest.exchange.transcript import LIVE, PlacedEvents, ReadEvent, ReadOutput, ReadPosition, TranscriptSource
+from palimpsest.exchange.transcript import LIVE, Format, PlacedEvents, ReadEvent, ReadOutput, ReadPosition, TranscriptSource
 from palimpsest.memory.note_evidence import StaleFiles
 from palimpsest.memory.note_index import note_index
 from palimpsest.memory.recall_prompts import fitting_hits, head_texts, scored_notes
@@ -31,11 +32,8 @@ from palimpsest.memory.session_memory import ProjectMemory
 from palimpsest.memory.shown import not_to_show, pinned_names, show_notes
 from palimpsest.policies.profile import NoteRules
 from palimpsest.sources.prompts import KEY
-from palimpsest.stores.files import FileStateSlot, write_private
+from palimpsest.stores.files import FileDocument, write_private
 from palimpsest.wire.json_reading import is_json
-
-if TYPE_CHECKING:
-    from palimpsest.exchange.transcript import Format
 
 _LONGEST_PROMPT: Final = 20_000
 _MOST_SHOWN: Final = 500
@@ -54,7 +52,7 @@ def notes_at_start(memory: ProjectMemory, room: int) -> str:
     return text if len(text) <= room else text[:room].rpartition("\n")[0]
 
 
-def notes_for_prompt(memory: ProjectMemory, prompt: str, slot: FileStateSlot, room: int) -> str:
+def notes_for_prompt(memory: ProjectMemory, prompt: str, slot: FileDocument, room: int) -> str:
     """Return the notes that bear on a prompt, which were not shown before, in at most `room` characters; empty if there are none."""
     index = note_index(memory)
     text = prompt.strip()[:_LONGEST_PROMPT]
@@ -75,7 +73,7 @@ def notes_for_prompt(memory: ProjectMemory, prompt: str, slot: FileStateSlot, ro
     return said
 
 
-def _loaded(slot: FileStateSlot) -> ShownNotes:
+def _loaded(slot: FileDocument) -> ShownNotes:
     data = slot.load()
     try:
         return ShownNotes() if data is None else msgspec.json.decode(data, type=ShownNotes)
@@ -119,12 +117,12 @@ class Digest(Struct, frozen=True):
     reply: tuple[str, int] = ("", 0)
 
 
-def digest_slot(home: Path, transcript: Path) -> FileStateSlot:
+def digest_slot(home: Path, transcript: Path) -> FileDocument:
     """Return where the digest of a transcript is kept; it can be deleted without loss."""
-    return FileStateSlot(home / _FOLDER / f"{sha256(os.fsencode(transcript)).hexdigest()[:32]}.json")
+    return FileDocument(home / _FOLDER / f"{sha256(os.fsencode(transcript)).hexdigest()[:32]}.json")
 
 
-def kept_digest(slot: FileStateSlot, transcript: Path) -> Digest:
+def kept_digest(slot: FileDocument, transcript: Path) -> Digest:
     """Return the digest that was kept of a transcript; an empty one if there is none, or the file is another one now."""
     data = slot.load()
     try:
@@ -139,7 +137,7 @@ def is_read_whole(transcript: Path, most: int = HOOK_BYTES) -> bool:
     return transcript.stat().st_size <= most
 
 
-def refresh(slot: FileStateSlot, transcript: Path, *, always: bool = False, most: int = HOOK_BYTES) -> None:
+def refresh(slot: FileDocument, transcript: Path, *, always: bool = False, most: int = HOOK_BYTES) -> None:
     """Keep the digest of a transcript of more than `most` bytes; unless `always`, only after it grew by a quarter of that.
 
     Raises `OSError`.
@@ -151,7 +149,7 @@ def refresh(slot: FileStateSlot, transcript: Path, *, always: bool = False, most
         slot.save(msgspec.json.encode(whole_digest(transcript, growing=True)))
 
 
-def newest(slot: FileStateSlot, transcript: Path, most: int = HOOK_BYTES) -> Digest:
+def newest(slot: FileDocument, transcript: Path, most: int = HOOK_BYTES) -> Digest:
     """Return the digest of a transcript as it is now, of which at most `most` bytes are read; nothing is kept. Raises `OSError`."""
     if is_read_whole(transcript, most):
         return whole_digest(transcript)
@@ -170,9 +168,7 @@ def whole_digest(transcript: Path, *, growing: bool = False) -> Digest:
 
 def session_digest(database: Path, session: str, before: str = "") -> Digest:
     """Return what a session in the database of OpenCode proves before one of its messages, by its id; all of it if there is none such."""
-    from palimpsest.exchange.opencode.reader import OpencodeFormat
-
-    return _read(Digest(), OpencodeFormat(), TranscriptSource("opencode", str(database), session), before=before)
+    return _read(Digest(), format_named("opencode"), TranscriptSource("opencode", str(database), session), before=before)
 
 
 def _with_tail(digest: Digest, transcript: Path, most: int) -> Digest:
@@ -201,7 +197,7 @@ def _with_tail(digest: Digest, transcript: Path, most: int) -> Digest:
     return replace(found, offset=size)
 
 
-def _read(digest: Digest, form: "Format", source: TranscriptSource, position: ReadPosition | None = None, before: str = "") -> Digest:
+def _read(digest: Digest, form: Format, source: TranscriptSource, position: ReadPosition | None = None, before: str = "") -> Digest:
     """Return the digest after the events of a source; a second time if a branch was left, without the events on it."""
     found, parents = _pass(digest, read_guarded(form, source, _NO_BLOBS, position), before)
     left = _left(parents, digest.events)
@@ -291,16 +287,11 @@ def _fingerprint(path: Path, offset: int) -> str:
         return "unreadable"
 
 
-def _format(path: Path) -> "Format":
+def _format(path: Path) -> NamedFormat:
     """Return the format of a transcript: the lines of Codex have a payload. Blank and damaged lines at the start are passed over."""
     lines = _bytes(path, 0, _CHUNK_BYTES).split(b"\n", _HEAD_LINES)[:_HEAD_LINES]
-    if "payload" in next(filter(is_json, map(decoded, lines)), {}):
-        from palimpsest.exchange.codex.reader import CodexFormat  # one of the two is needed
-
-        return CodexFormat()
-    from palimpsest.exchange.claude.reader import ClaudeFormat
-
-    return ClaudeFormat()
+    has_payload = "payload" in next(filter(is_json, map(decoded, lines)), {})
+    return format_named("codex" if has_payload else "claude")
 
 
 class _NoBlobs:

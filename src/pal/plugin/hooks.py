@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from pal.plugin.bounds import HOOK_BYTES
 from palimpsest.core.text import without_own_voice
-from palimpsest.stores.files import FileStateSlot
-from palimpsest.stores.home import Home
+from palimpsest.stores.files import FileDocument
+from palimpsest.stores.home import FolderHome
 from palimpsest.stores.memory_config import MemoryConfig
 
 Agent: TypeAlias = Literal["claude", "codex", "opencode"]
@@ -57,7 +57,7 @@ def hook_input(data: bytes) -> HookInput | None:
 
 
 def answer(
-    given: HookInput, home: Home, agent: Agent, memory: Callable[[], MemoryConfig], limit: int = LIMIT, *, most: int = HOOK_BYTES
+    given: HookInput, home: FolderHome, agent: Agent, memory: Callable[[], MemoryConfig], limit: int = LIMIT, *, most: int = HOOK_BYTES
 ) -> HookAnswer:
     """Return the answer of a hook; no answer blocks anything. `memory` reads the settings of memory, if they are needed.
 
@@ -95,7 +95,7 @@ def transcript_of(given: HookInput) -> Path | None:
     return path if given.transcript_path and path.is_absolute() and path.is_file() else None
 
 
-def _evidence(given: HookInput, home: Home, agent: Agent, limit: int, most: int) -> str:
+def _evidence(given: HookInput, home: FolderHome, agent: Agent, limit: int, most: int) -> str:
     path = transcript_of(given)
     if path is None:
         return ""
@@ -109,7 +109,7 @@ def _evidence(given: HookInput, home: Home, agent: Agent, limit: int, most: int)
     return _fitting("SessionStart", lambda room: evidence_text(digest, room, session), limit)
 
 
-def _notes(given: HookInput, home: Home, memory: Callable[[], MemoryConfig], limit: int) -> str:
+def _notes(given: HookInput, home: FolderHome, memory: Callable[[], MemoryConfig], limit: int) -> str:
     root = _root_with_notes(given, home)
     if root is None:
         return ""
@@ -121,7 +121,7 @@ def _notes(given: HookInput, home: Home, memory: Callable[[], MemoryConfig], lim
     return "" if opened is None else _fitting("SessionStart", lambda room: notes_at_start(opened, room), limit)
 
 
-def _recalled(given: HookInput, home: Home, memory: Callable[[], MemoryConfig], limit: int) -> str:
+def _recalled(given: HookInput, home: FolderHome, memory: Callable[[], MemoryConfig], limit: int) -> str:
     root = _root_with_notes(given, home)
     if root is None or not given.prompt.strip():
         return ""
@@ -132,18 +132,18 @@ def _recalled(given: HookInput, home: Home, memory: Callable[[], MemoryConfig], 
     opened = project_memory(home, root, memory())
     if opened is None:
         return ""
-    said = notes_for_prompt(opened, given.prompt, FileStateSlot(shown_file(home.folder, given.session_id)), limit * 4 // 5)
+    said = notes_for_prompt(opened, given.prompt, FileDocument(shown_file(home.folder, given.session_id)), limit * 4 // 5)
     return _fitting("UserPromptSubmit", lambda room: said if len(said) <= room else "", limit)
 
 
-def _root_with_notes(given: HookInput, home: Home) -> Path | None:
+def _root_with_notes(given: HookInput, home: FolderHome) -> Path | None:
     """Return the folder of the project if there may be notes for it; told without importing what reads them."""
     root = Path(given.cwd or ".")
     has_notes = (home.folder / "memory").is_dir() or (root / ".palimpsest" / "memory").is_dir()
     return root if has_notes and root.is_dir() else None
 
 
-def _reset_shown(given: HookInput, home: Home) -> None:
+def _reset_shown(given: HookInput, home: FolderHome) -> None:
     """Forget which notes prompts have recalled: a new, cleared or compacted conversation shows them no longer."""
     if given.session_id and given.source != "resume":
         shown_file(home.folder, given.session_id).unlink(missing_ok=True)

@@ -130,14 +130,14 @@ def recording_of(log: Log, blobs: BlobStore, transcript: str = "") -> RecordedSe
         model=log.view.model,
         title=next((event.body.title for event in reversed(events) if isinstance(event.body, Titled)), ""),
         events=len(events),
-        steps=tuple(_steps(events, calibration)),
+        steps=tuple(_recorded_steps(events, calibration)),
         calibration=calibration,
         blobs=blobs,
         transcript=transcript,
     )
 
 
-def _steps(events: Iterable[Event], calibration: TokenCalibration) -> list[Step]:
+def _recorded_steps(events: Iterable[Event], calibration: TokenCalibration) -> list[Step]:
     """Return one step for each reply; inputs after the last reply were never sent and are left out."""
     steps: list[Step] = []
     inputs: list[RecordedInput] = []

@@ -37,7 +37,7 @@ from palimpsest.core.items import (
     text_of,
 )
 from palimpsest.core.ledger import job_purpose
-from palimpsest.core.plans import Card, Evidence, Look, Moment, drive
+from palimpsest.core.plans import Evidence, Look, Moment, drive
 from palimpsest.core.ports import Provider, Sendable
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.tokens import palimpsest_size
@@ -310,7 +310,7 @@ def sampled_names(names: Iterable[str], statistics: SummaryStatistics, evidence:
     return frozenset(name for name in names if is_sampled(name, shares.get(name, statistics.others)))
 
 
-def reply_to(view: View, params: Params, text: str, card: Card, usage: Usage, *, size: int) -> ModelReplied:
+def reply_to(view: View, params: Params, text: str, card: ModelCard, usage: Usage, *, size: int) -> ModelReplied:
     """Return a summary as text, or as an opaque compaction item of `size` unscaled tokens if the request asks for one."""
     part: Content = Text(text, "assistant")
     last = view.items[-1].content if view.items else None

@@ -14,7 +14,7 @@ from pal.replay.rereads import OFFICIAL
 from pal.replay.simulation import replay_card
 from pal_lab.bench.bars import Bar, ProfileRow, SessionCostRow, bar, without_limit
 from pal_lab.bench.workspace import BenchWorkspace
-from pal_lab.cost.curve import split_halves
+from pal_lab.halves import split_halves
 from palimpsest.core.errors import BadInput
 from palimpsest.policies.named import profile
 from palimpsest.stores.in_memory import MemoryBlobs, MemorySessions

@@ -41,7 +41,7 @@ from pal_lab.bench.workspace import (
 from palimpsest.agent.calls import call, carry_out_now, compact, end_turn, start_turn
 from palimpsest.agent.editing import run_policies
 from palimpsest.agent.session import Environment, Session, inline
-from palimpsest.core.budget import decide, used
+from palimpsest.core.budget import used
 from palimpsest.core.deltas import Delta, TextDelta
 from palimpsest.core.errors import BadInput, StoreError
 from palimpsest.core.events import Body, CallStarted, ModelReplied, SessionOpened, ToolReturned, UserSaid, ViewEdited
@@ -62,8 +62,6 @@ from palimpsest.stores.sessions import JsonlSessions
 from palimpsest.testing.synthetic import synthetic_session
 from palimpsest.wire.models import card
 
-_CARD = card(MODEL)
-_BUDGET = palimpsest_budget(_CARD.window, _CARD.reply)
 _GROUP = 10
 _ROUNDS = 5
 # Bytes of a line before its body: numbers, time and a digest of 64 characters.
@@ -94,7 +92,7 @@ def _resume_units(workspace: BenchWorkspace, store: JsonlSessions, length: str) 
     def resume() -> float:
         begun = time.perf_counter()
         log = Log.open(store, session, workspace.clock)
-        decide(used(log.view, TokenCounter(palimpsest_size)), _BUDGET)
+        used(log.view, TokenCounter(palimpsest_size))
         took = time.perf_counter() - begun
         log.close()
         return took
@@ -399,7 +397,7 @@ class Turns:
         session.log.catch_up()
         view = session.log.view
         view_ready = time.perf_counter()
-        decide(session.profile.count(view, session.counter, session.tools_tokens), session.budget)
+        session.profile.count(view, session.counter, session.tools_tokens)
         decided = time.perf_counter()
         complete(call(session))
         self._decision_seconds = decided - view_ready

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 from pal.replay.outcome import SURVIVALS, ProbeScores
 from pal.replay.probes import KINDS
 from pal_lab.bench.bars import GOALS, Bar, ProfileRow, Report, SessionCostRow
-from pal_lab.cost.curve import split_halves
+from pal_lab.halves import split_halves
 
 _PRICING_TITLES: Final = {"cost_anthropic": "breakpoints, 5 min", "cost_anthropic_1h": "breakpoints, 1 h", "cost_openai": "automatic"}
 # The setting that adds our evidence block to the summaries of the program that a profile imitates.

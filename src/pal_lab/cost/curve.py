@@ -1,6 +1,6 @@
 """The curve of `pal replay --curve` and `--plot`: which profiles it has, ours against each trigger of the rival, tables and picture."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from math import ceil, inf
 from pathlib import Path
@@ -16,6 +16,7 @@ from pal.replay.comparison import BASELINE
 from pal.replay.curve import CHOSEN_SETTINGS, RESERVE, TRIGGER_SETTING, CurvePoint, by_program, curve_drawing, curve_points, profile_colours
 from pal.replay.drawing import PAGE_STYLE, snippet
 from pal.replay.outcome import OWN_CARDS, CardRun, Comparison, ratio
+from pal_lab.halves import HALVES, split_halves
 from palimpsest.core.errors import BadInput
 from palimpsest.core.items import Value
 from palimpsest.exchange.html import STYLE
@@ -61,18 +62,6 @@ def curve_names() -> tuple[str, ...]:
     ours = (DEFAULT, *(f"{DEFAULT}@{settings}" for settings in (*_OURS, *ablations)))
     claude = (*(f"{BASELINE}@{TRIGGER_SETTING}={trigger + RESERVE}" for trigger in TRIGGERS), BASELINE)
     return (*ours, *claude, *_OTHERS)
-
-
-HALVES: Final = ("even", "odd")
-
-
-def split_halves(tokens: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
-    """Split sessions into two halves by length: ranked by tokens, the pairs are dealt alternately to either half.
-
-    Only length decides, so that no outcome can. Random halves differed tenfold in re-reads.
-    """
-    ranked = sorted(tokens, key=lambda session: (-tokens[session], session))
-    return {half: tuple(name for at, name in enumerate(ranked) if (at + at // 2) % 2 == number) for number, half in enumerate(HALVES)}
 
 
 class Judgement(Value, frozen=True, omit_defaults=False):

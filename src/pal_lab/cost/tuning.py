@@ -15,7 +15,7 @@ from pal.replay.replay import replay
 from pal.replay.rereads import plain_name
 from pal.replay.simulation import replay_card
 from pal_lab.bench.costing import RUNS, PricingRun
-from pal_lab.cost.curve import HALVES, split_halves
+from pal_lab.halves import HALVES, split_halves
 from palimpsest.audit.entities import argument_texts, names_of
 from palimpsest.audit.tool_calls import Action, ToolClass, action_of, action_with, exit_of
 from palimpsest.audit.visible import names_in_reply, names_in_result, normalized_path, readable_text

@@ -1,7 +1,9 @@
 """Data with known evidence: BEAM and LoCoMo conversations, and questions about past coding sessions made by rules."""
 
 import ast
+import gzip
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
@@ -76,9 +78,9 @@ def _bytes(path: Path) -> bytes:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise BadInput(f"the file has more than {_MOST_BYTES >> 20} MB", where=str(path))
-        return path.read_bytes()
-    except OSError as error:
-        raise BadInput(f"the file cannot be read ({error.strerror})", where=str(path)) from error
+        return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        raise BadInput(f"the file cannot be read ({getattr(error, 'strerror', None) or error})", where=str(path)) from error
 
 
 def _decoded(path: Path, data: bytes) -> list[dict[str, Any]]:

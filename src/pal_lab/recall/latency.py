@@ -186,7 +186,7 @@ def measure_turn_start(
 def _memory(folder: Path) -> SessionMemory:
     root = folder / "project"
     root.mkdir()
-    home = Home(folder / "home")
+    home = Home.at(folder / "home")
     agent = Agent("claude-sonnet-4-5", provider=Scripted(), cwd=root, home=home)
     memory = session_memory(agent.session, root, home, MemoryConfig())
     if memory is None:

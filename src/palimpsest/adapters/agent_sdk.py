@@ -44,11 +44,11 @@ class ClaudeSessionStore:
 
     async def append(self, key: Mapping[str, str], entries: Sequence[Mapping[str, Any]]) -> None:
         """Write entries behind those that are there, durably."""
-        await self._in_thread(lambda: self._append(self._path(key), entries))
+        await self._in_thread(lambda: self._agent_sdk_append(self._agent_sdk_path(key), entries))
 
     async def load(self, key: Mapping[str, str]) -> list[dict[str, Any]] | None:
         """Return all entries in the order in which they were written; `None` if there never were any."""
-        return await self._in_thread(lambda: _entries(self._path(key)))
+        return await self._in_thread(lambda: _entries(self._agent_sdk_path(key)))
 
     async def list_sessions(self, project_key: str) -> list[dict[str, Any]]:
         """Return the ids of the sessions of a project, each with the time of its last entry in milliseconds since 1970."""
@@ -72,7 +72,7 @@ class ClaudeSessionStore:
     def _project(self, project_key: str) -> Path:
         return self._projects / _file_name(project_key, "project_key")
 
-    def _path(self, key: Mapping[str, str]) -> Path:
+    def _agent_sdk_path(self, key: Mapping[str, str]) -> Path:
         """The file of a key. A subpath may go down, but not out of the folder of its session."""
         names = [_file_name(name, "subpath") for name in key["subpath"].split("/")] if "subpath" in key else []
         path = self._session_folder(key).joinpath(*names)
@@ -81,7 +81,7 @@ class ClaudeSessionStore:
     def _session_folder(self, key: Mapping[str, str]) -> Path:
         return self._project(key["project_key"]) / _file_name(key["session_id"], "session_id")
 
-    def _append(self, path: Path, entries: Sequence[Mapping[str, Any]]) -> None:
+    def _agent_sdk_append(self, path: Path, entries: Sequence[Mapping[str, Any]]) -> None:
         known = self._known(path)
         new, uuids = [], set[str]()
         for entry in entries:
@@ -115,7 +115,7 @@ class ClaudeSessionStore:
         return known
 
     def _delete(self, key: Mapping[str, str]) -> None:
-        path = self._path(key)
+        path = self._agent_sdk_path(key)
         self._written.clear()
         path.unlink(missing_ok=True)
         if "subpath" not in key and self._session_folder(key).is_dir():

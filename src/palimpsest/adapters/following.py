@@ -166,7 +166,7 @@ class FollowedStream(Replaced):
         try:
             event = next(self._target)
         except StopIteration:
-            if (reply := self._reply()) is not None:
+            if (reply := self._following_reply()) is not None:
                 self._conversation.observe(reply)
             raise
         self._take(event)
@@ -179,7 +179,7 @@ class FollowedStream(Replaced):
         try:
             event = await anext(self._target)
         except StopAsyncIteration:
-            if (reply := self._reply()) is not None:
+            if (reply := self._following_reply()) is not None:
                 await self._conversation.aobserve(reply)
             raise
         self._take(event)
@@ -192,7 +192,7 @@ class FollowedStream(Replaced):
             if is_json(plain):
                 tuple(self._assembler.take(plain))
 
-    def _reply(self) -> object:
+    def _following_reply(self) -> object:
         """The reply, once and only if it is whole."""
         if not self._assembler.complete:
             return None

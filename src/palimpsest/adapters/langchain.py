@@ -33,24 +33,24 @@ class _MiddlewareCalls:
         self._tool = import_module("langchain_core.utils.function_calling").convert_to_openai_tool
 
     def call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        plain, conversation = self._read(request)
+        plain, conversation = self._langchain_read(request)
         if conversation is None:
             return handler(request)
         sent = conversation.prepare(plain, **self._facts(request))
         response = handler(self._changed(request, plain, sent))
-        conversation.observe(self._reply(response))
+        conversation.observe(self._langchain_reply(response))
         return response
 
     async def acall(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-        plain, conversation = self._read(request)
+        plain, conversation = self._langchain_read(request)
         if conversation is None:
             return await handler(request)
         sent = await conversation.aprepare(plain, **self._facts(request))
         response = await handler(self._changed(request, plain, sent))
-        await conversation.aobserve(self._reply(response))
+        await conversation.aobserve(self._langchain_reply(response))
         return response
 
-    def _read(self, request: Any) -> tuple[list[Any], Conversation | None]:
+    def _langchain_read(self, request: Any) -> tuple[list[Any], Conversation | None]:
         try:
             plain = self._convert(request.messages)
         except Exception:  # noqa: BLE001 - blocks that the converter of LangChain does not know; the agent must go on
@@ -73,7 +73,7 @@ class _MiddlewareCalls:
         given = {id(one): message for one, message in zip(plain, request.messages, strict=True)}
         return request.override(messages=[given.get(id(one)) or self._revert([one])[0] for one in sent])
 
-    def _reply(self, response: Any) -> object:
+    def _langchain_reply(self, response: Any) -> object:
         """The response as one of Chat Completions; as it is if it cannot be read, which is then a recorded reason."""
         messages = getattr(response, "result", None) or [response]
         with suppress(Exception):

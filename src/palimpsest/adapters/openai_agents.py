@@ -47,29 +47,29 @@ class ConversationSession:
     async def add_items(self, items: list[Any]) -> None:
         """Append items. Raises `BadInput` if one of them cannot be written as JSON."""
         if items:
-            await self._record(_Change(added=tuple(plain_value(item) for item in items)))
+            await self._openai_agents_record(_Change(added=tuple(plain_value(item) for item in items)))
 
     async def pop_item(self) -> Any:
         """Remove the newest item and return it, or return `None` if there is none."""
         if not self._items:
             return None
         item = self._items[-1]
-        await self._record(_Change(removed=1))
+        await self._openai_agents_record(_Change(removed=1))
         return item
 
     async def clear_session(self) -> None:
         """Remove all items. The log keeps them."""
         if self._items:
-            await self._record(_Change(removed=len(self._items)))
+            await self._openai_agents_record(_Change(removed=len(self._items)))
 
     def begins(self, items: list[Any]) -> bool:
         """Whether a list for the model is that of this session: it begins as the session does, or the session has no items yet."""
         try:
-            return not self._items or (bool(items) and _digest(items[0]) == _digest(self._items[0]))
+            return not self._items or (bool(items) and _openai_agents_digest(items[0]) == _openai_agents_digest(self._items[0]))
         except BadInput:
             return False
 
-    async def _record(self, change: _Change) -> None:
+    async def _openai_agents_record(self, change: _Change) -> None:
         try:
             record = msgspec.json.encode(change)
         except (TypeError, ValueError, msgspec.MsgspecError) as error:
@@ -89,7 +89,7 @@ class ConversationSession:
         self._items += change.added
 
 
-def _digest(item: object) -> str:
+def _openai_agents_digest(item: object) -> str:
     plain = plain_value(item)
     return digest_of_message(plain if is_json(plain) else {"content": plain})
 

@@ -107,7 +107,7 @@ def _reverted(sent: Sequence[Any], plain: Sequence[Any], messages: Sequence[Any]
         for block, part in zip(one["content"], message.parts, strict=True)
     }
     named = {_name(block): parts[id(block)] for one in plain for block in one["content"]}
-    return [whole.get(id(one)) or _message(one, parts, named) for one in sent]
+    return [whole.get(id(one)) or _pydantic_ai_message(one, parts, named) for one in sent]
 
 
 def _name(block: Mapping[str, Any]) -> tuple[str, str]:
@@ -115,7 +115,9 @@ def _name(block: Mapping[str, Any]) -> tuple[str, str]:
     return block["type"], str(block.get("id") or block.get("tool_use_id") or block.get("thinking") or block.get("content"))
 
 
-def _message(one: Mapping[str, Any], parts: Mapping[int, tuple[Any, Any]], named: Mapping[tuple[str, str], tuple[Any, Any]]) -> Any:
+def _pydantic_ai_message(
+    one: Mapping[str, Any], parts: Mapping[int, tuple[Any, Any]], named: Mapping[tuple[str, str], tuple[Any, Any]]
+) -> Any:
     types = import_module("pydantic_ai.messages")
     is_reply = one["role"] == "assistant"
     made: list[Any] = []

@@ -33,7 +33,7 @@ from palimpsest.core.plans import CacheAccount, Job, JobMoment
 from palimpsest.core.ports import Provider, StateSlot
 from palimpsest.core.text import PLAN_TAG, between
 from palimpsest.policies.profile import Profile
-from palimpsest.stores.home import AnyHome, Home, new_id, remove
+from palimpsest.stores.home import Home, new_id, remove
 from palimpsest.stores.sessions import WorkTree, transcript_of
 from palimpsest.wire.models import ModelCard, card, total_usd
 from palimpsest.wire.request import Tool
@@ -109,7 +109,7 @@ class Parts:
     notices: what the user should know before the first turn.
     """
 
-    home: AnyHome
+    home: Home
     session: Session
     toolbox: Toolbox
     hooks: SessionHooks
@@ -134,7 +134,7 @@ class Parts:
         release_session(self.session, self.home, drops_blank=self.drops_blank)
 
 
-def release_session(session: Session, home: AnyHome, *, drops_blank: bool) -> None:
+def release_session(session: Session, home: Home, *, drops_blank: bool) -> None:
     """Close a session, and remove it if nothing was said in it and it is one that is dropped then."""
     is_empty = False
     try:
@@ -153,7 +153,7 @@ def open_parts(
     profile: str | Profile = "palimpsest",
     provider: Provider | Callable[[ModelCard, str], Provider] | None = None,
     cwd: str | Path = ".",
-    home: AnyHome | None = None,
+    home: Home | None = None,
     resume: str = "",
     limits: Limits = NO_LIMITS,
     decide: Callable[[AgentTool, ToolCall], Decision] = allow_all,
@@ -163,12 +163,11 @@ def open_parts(
     opened: SessionOpened | None = None,
     exit_seconds: float = EXIT_SECONDS,
     adjust: Callable[[Environment], Environment] = lambda environment: environment,
-    drops_blank: bool = True,
 ) -> Parts:
     """Open a session, and return the parts of an agent that has these tools in it. The parameters are those of `Agent`.
 
-    `exit_seconds` are given to jobs at the end. `adjust` changes the environment of the session before it is opened. What can
-    be refused is read before there is a session.
+    `exit_seconds` are given to jobs at the end. `adjust` changes the environment of the session before it is opened. All
+    that can be refused here is read before there is a session.
     """
     home = Home.in_memory() if home is None else home
     cards = home.cards()
@@ -181,7 +180,6 @@ def open_parts(
     around = replace(_environment(home, root, first.session, resume), cards=cards, provider=_providers(provider, resources))
     around = adjust(around)
     session = Session.resume(resume, way, known, around, turn_goes_on=True) if resume else Session.create(first, way, known, around)
-    drops_blank = drops_blank and not resume
     try:
         running = SessionHooks(at_moments, str(root), source="resume" if resume else "startup", since=session.log.tip)
         session.environment = replace(around, before_fold=partial(running.before_fold, session))
@@ -190,7 +188,7 @@ def open_parts(
         if by_name:
             offer_tools(session, by_name)
     except BaseException:
-        release_session(session, home, drops_blank=drops_blank)
+        release_session(session, home, drops_blank=not resume)
         raise
     return Parts(
         home=home,
@@ -201,7 +199,7 @@ def open_parts(
         limits=limits,
         resources=resources,
         is_resumed=bool(resume),
-        drops_blank=drops_blank,
+        drops_blank=not resume,
     )
 
 
@@ -224,7 +222,7 @@ class Agent:
         profile: str | Profile = "palimpsest",
         provider: Provider | Callable[[ModelCard, str], Provider] | None = None,
         cwd: str | Path = ".",
-        home: AnyHome | None = None,
+        home: Home | None = None,
         resume: str = "",
         limits: Limits = NO_LIMITS,
         decide: Callable[[AgentTool, ToolCall], Decision] = allow_all,
@@ -233,11 +231,23 @@ class Agent:
         jobs: Iterable[Job] | None = None,
         opened: SessionOpened | None = None,
     ) -> None:
-        place: dict[str, Any] = {"cwd": cwd, "home": home, "resume": resume, "opened": opened}
-        rules: dict[str, Any] = {"limits": limits, "decide": decide, "approve": approve, "hooks": hooks, "jobs": jobs}
-        given: dict[str, Any] = {"tools": tools, "profile": profile, "provider": provider}
-        # What the agent consists of: that of another maker, such as `coding_agent`, or of these options.
-        self.parts = model if isinstance(model, Parts) else open_parts(model, **given, **place, **rules)
+        if not isinstance(model, Parts):
+            model = open_parts(
+                model,
+                tools=tools,
+                profile=profile,
+                provider=provider,
+                cwd=cwd,
+                home=home,
+                resume=resume,
+                limits=limits,
+                decide=decide,
+                approve=approve,
+                hooks=hooks,
+                jobs=jobs,
+                opened=opened,
+            )
+        self.parts = model
         self._feed: Feed | None = None
         self._turn: asyncio.Task[str] | None = None
         self._has_ended = False
@@ -472,7 +482,7 @@ def _seen(turn: "asyncio.Task[str]") -> None:
         turn.exception()
 
 
-def _environment(home: AnyHome, root: Path, new: str, resume: str) -> Environment:
+def _environment(home: Home, root: Path, new: str, resume: str) -> Environment:
     """What surrounds a session that is new or resumed; it keeps large results in files of its own."""
     keep = home.store.result_files(resume or new)
     return Environment(

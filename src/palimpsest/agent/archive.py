@@ -219,7 +219,7 @@ _BEFORE: Final = 100
 
 
 class SearchesMemory(Protocol):
-    """Answers questions from notes and past sessions."""
+    """Answers questions from notes and past sessions. The class, `MemorySearch`, stands in `memory`, above this room."""
 
     def query(self, text: str, *, history: bool, all_projects: bool) -> str:
         """Return the best notes and turns for a question."""

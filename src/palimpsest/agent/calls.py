@@ -382,7 +382,7 @@ async def answer_want(want: Want, session: Session) -> Answer:
             keep = environment.create if in_project and environment.create is not None else environment.keep
             return await environment.offload(lambda: keep(name, data) if name and keep is not None else environment.blobs.put(data))
         case EventSpan(first=first, last=last):
-            return await environment.offload(lambda: _events(session, first, last))
+            return await environment.offload(lambda: _events_between(session, first, last))
         case FoldPlanned(tokens=tokens):
             await environment.before_fold(tokens)
             return None
@@ -403,7 +403,7 @@ async def answered_together(want: AskTogether, answer: Callable[[Want], Awaitabl
     return Replies(tuple(task.result() for task in tasks))
 
 
-def _events(session: Session, first: int, last: int) -> tuple[Event, ...]:
+def _events_between(session: Session, first: int, last: int) -> tuple[Event, ...]:
     return tuple(session.log.reader.run(max(0, first), min(last, session.log.tip)))
 
 
@@ -511,7 +511,7 @@ async def call(
     If the request is too long, the profile decides between folding and `PromptTooLong`. Raises `PalimpsestError` if the call fails, or
     if a policy fails and the profile insists on it.
     """
-    before = await carry_out(run_policies(session, "before_call"), session)
+    before = await at_moment(session, "before_call")
     after_policies("before_call", before)
     if before.folded:
         await after_fold()
@@ -522,14 +522,14 @@ async def call(
     except PromptTooLong:
         if session.profile.overflow == "stop":
             raise
-        overflow = await carry_out(run_policies(session, "overflow"), session)
+        overflow = await at_moment(session, "overflow")
         after_policies("overflow", overflow)
         if not overflow.edited:
             raise
         if overflow.folded:
             await after_fold()
         reply = await _send_turn(session, observe)
-    after_policies("after_call", await carry_out(run_policies(session, "after_call"), session))
+    after_policies("after_call", await at_moment(session, "after_call"))
     return reply
 
 
@@ -558,27 +558,29 @@ def check_room(session: Session) -> None:
         raise PromptTooLong(message, where=session.log.session, gap=session.used - level)
 
 
+async def at_moment(
+    session: Session, moment: Moment, *, asked: str = "", incoming: int = 0, previous: ModelCard | None = None, used: int | None = None
+) -> PolicyRun:
+    """Run the policies of a moment; the other parameters are those of `run_policies`."""
+    return await carry_out(run_policies(session, moment, asked=asked, incoming=incoming, previous=previous, used=used), session)
+
+
 async def start_turn(session: Session, *, incoming: int = 0, typed: tuple[int, ...] = ()) -> PolicyRun:
     """Start a turn, and let policies make room for `incoming` tokens of queued input before it enters the view."""
     session.log.append(TurnStarted(typed))
-    return await carry_out(run_policies(session, "turn_starts", incoming=incoming), session)
+    return await at_moment(session, "turn_starts", incoming=incoming)
 
 
 async def end_turn(session: Session, stop: str = "done") -> PolicyRun:
     """End the turn, make it durable, and run the policies for that."""
     session.log.append(TurnEnded(stop))
     await session.environment.offload(session.log.sync)
-    return await carry_out(run_policies(session, "turn_ends"), session)
+    return await at_moment(session, "turn_ends")
 
 
 async def compact(session: Session, focus: str = "") -> PolicyRun:
     """Fold at the request of the user or the model; `focus` is what the summary should concentrate on."""
-    return await carry_out(run_policies(session, "asked", asked=focus), session)
-
-
-async def idle(session: Session) -> PolicyRun:
-    """Run the policies for an idle session."""
-    return await carry_out(run_policies(session, "idle"), session)
+    return await at_moment(session, "asked", asked=focus)
 
 
 async def resumed(session: Session) -> PolicyRun:
@@ -586,8 +588,8 @@ async def resumed(session: Session) -> PolicyRun:
     ran = PolicyRun()
     if session.left_model is not None:
         (previous, used), session.left_model = session.left_model, None
-        ran = await carry_out(run_policies(session, "switched", previous=previous, used=used), session)
-    return ran.then(await carry_out(run_policies(session, "resumed"), session))
+        ran = await at_moment(session, "switched", previous=previous, used=used)
+    return ran.then(await at_moment(session, "resumed"))
 
 
 async def switch(session: Session, model: ModelCard) -> PolicyRun:
@@ -597,4 +599,4 @@ async def switch(session: Session, model: ModelCard) -> PolicyRun:
     """
     previous, used = session.card, session.used
     session.switch(model)
-    return await carry_out(run_policies(session, "switched", previous=previous, used=used), session)
+    return await at_moment(session, "switched", previous=previous, used=used)

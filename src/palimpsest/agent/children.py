@@ -63,7 +63,7 @@ from palimpsest.core.ports import SessionStore
 from palimpsest.core.spending import RUNNING, ChildRecord
 from palimpsest.core.text import whole_number
 from palimpsest.policies.profile import AgentRules
-from palimpsest.stores.home import AnyHome, new_id, remove
+from palimpsest.stores.home import Home, new_id, remove
 
 _NICKNAME: Final = re.compile(r"\w[\w .'-]{0,39}")
 
@@ -370,7 +370,7 @@ class ChildAgents:
 
     def state(self, name: str) -> ChildOutcome:
         """State and report of a sub-agent by id or nickname; `not_found` if this agent has started none of that name."""
-        record = self._record(name)
+        record = self._child_record(name)
         if record is None:
             return ChildOutcome("not_found")
         child = self._known.get(record.session)
@@ -393,7 +393,9 @@ class ChildAgents:
         slot = self._reserved(nickname)
         try:
             child = Child(new_id(self._home), nickname, role, self.depth + 1, slot)
-            await self._open(child, Opening(narrower_limits(self._tree.limits, role.limits), request.model or role.model, request.fork))
+            await self._open_session(
+                child, Opening(narrower_limits(self._tree.limits, role.limits), request.model or role.model, request.fork)
+            )
         except BaseException:
             slot.release()
             self._tree.names.discard(nickname)
@@ -448,7 +450,7 @@ class ChildAgents:
 
         Raises `ToolError` if it is unknown or open, beyond the limits, or if another process writes to its session.
         """
-        record = self._record(name)
+        record = self._child_record(name)
         if record is None:
             raise ToolError(f"this agent has started no sub-agent {one_line(name, 80)}")
         known = self._known.get(record.session)
@@ -463,7 +465,7 @@ class ChildAgents:
         before = self.state(record.session)
         child = Child(record.session, record.nickname, role, self.depth + 1, slot, before.state, before.text)
         try:
-            agent = await self._open(child, Opening(narrower_limits(self._tree.limits, role.limits), resume=True))
+            agent = await self._open_session(child, Opening(narrower_limits(self._tree.limits, role.limits), resume=True))
         except BaseException:
             slot.release()
             raise
@@ -511,7 +513,7 @@ class ChildAgents:
             with suppress(PalimpsestError, OSError):
                 await child.release()
 
-    async def _open(self, child: Child, opening: Opening) -> Agent:
+    async def _open_session(self, child: Child, opening: Opening) -> Agent:
         """Open the session of a sub-agent and equip it; a new session that cannot be used is deleted again."""
         self._tree.paths[child.session] = (*self._path, child.nickname)
         parts = open_child(self._parent, child, opening)
@@ -604,16 +606,16 @@ class ChildAgents:
                 cost = (spent.usage, spent.usd, spent.children_usd, spent.children_tokens)
                 log.append(ChildEnded(record.session, "killed", KILLED, *cost))
 
-    def _record(self, name: str) -> ChildRecord | None:
+    def _child_record(self, name: str) -> ChildRecord | None:
         records = [record for record in self.session.log.children if record.depth]
         return next((record for record in records if name and name in (record.session, record.nickname)), None)
 
     def _child(self, name: str) -> Child | None:
-        record = self._record(name)
+        record = self._child_record(name)
         return None if record is None else self._known.get(record.session)
 
     def _open_child(self, name: str) -> Child:
-        if self._record(name) is None:
+        if self._child_record(name) is None:
             raise ToolError(f"this agent has started no sub-agent {one_line(name, 80)}")
         child = self._child(name)
         if child is None or child.agent is None:
@@ -707,6 +709,6 @@ def _as_around(own: Environment, parent: Environment) -> Environment:
     return dataclass_replace(waiting, offload=offload, encoder=parent.encoder)
 
 
-def _recorded_model(home: AnyHome, session: str) -> str:
+def _recorded_model(home: Home, session: str) -> str:
     with Log.open(home.store, session, home.clock) as log:
         return log.view.model

@@ -256,7 +256,7 @@ def place_entry(root: Path, path: str, wanted: Entry | None, is_expected: Callab
             if wanted is None:
                 os.unlink(place.name, dir_fd=folder)
             else:
-                _write(folder, place.name, wanted, had_file=present is not None and present.kind != "link")
+                _write_entry(folder, place.name, wanted, had_file=present is not None and present.kind != "link")
             os.fsync(folder)
     except (FileNotFoundError, NotADirectoryError):
         if wanted is None:
@@ -285,7 +285,7 @@ def read_entry(folder: int, name: str, largest: int) -> Entry | None:
         return Entry("program" if facts.st_mode & stat.S_IXUSR else "file", file.read())
 
 
-def _write(folder: int, name: str, wanted: Entry, *, had_file: bool) -> None:
+def _write_entry(folder: int, name: str, wanted: Entry, *, had_file: bool) -> None:
     # The name depends on the entry alone, so that writing it again removes what a crash left.
     temporary = f".pal-{sha256(os.fsencode(name)).hexdigest()[:16]}"
     with suppress(FileNotFoundError):

@@ -49,7 +49,7 @@ Decision: TypeAlias = Allow | AskUser | Deny
 
 
 class AgentMode(Protocol):
-    """The mode of an agent: what it may do without a question."""
+    """The mode of an agent: what it may do without a question. The class, `LiveMode`, stands in `coding`, above this room."""
 
     @property
     def current(self) -> str:

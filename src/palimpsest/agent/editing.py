@@ -17,7 +17,7 @@ from palimpsest.audit.reasoning import holds_back, lost_text
 from palimpsest.core.errors import BadEdit, ForeignFailure, NoModel, OverBudget, PalimpsestError, TooFull, raised_text
 from palimpsest.core.events import EditRefused, Event, Failed, ModelReplied, ViewEdited
 from palimpsest.core.items import Fold, ReasoningLost, ToolCall, Value
-from palimpsest.core.plans import Answer, Card, Edits, FoldPlanned, Moment, Policy, Proposal, Situation, Want, steps_of
+from palimpsest.core.plans import Answer, Edits, FoldPlanned, ModelCard, Moment, Policy, Proposal, Situation, Want, steps_of
 from palimpsest.core.view import EMPTY_VIEW, View
 
 
@@ -62,7 +62,7 @@ def run_policies(
     *,
     asked: str = "",
     incoming: int = 0,
-    previous: Card | None = None,
+    previous: ModelCard | None = None,
     used: int | None = None,
     in_time: Callable[[], bool] = always,
 ) -> Generator[Want, Answer, PolicyRun]:

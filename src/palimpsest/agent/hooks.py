@@ -6,14 +6,13 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from threading import Thread
 from typing import Any, Final, NamedTuple, TypeAlias, get_args
 
 from msgspec.structs import replace
 
 from palimpsest.agent.calls import compact
 from palimpsest.agent.editing import PolicyRun
-from palimpsest.agent.session import Session
+from palimpsest.agent.session import Session, outcome_in_thread
 from palimpsest.agent.tool import bounded, one_line
 from palimpsest.core.errors import BadInput, PalimpsestError, raised_text
 from palimpsest.core.events import ContextStated, HookMoment, HookRan, InputWithdrawn, ModelReplied, Statement, ToolReturned, ViewEdited
@@ -174,98 +173,6 @@ class _TimedResult(NamedTuple):
     took_ms: int = 0
 
 
-class Hooks:
-    """The hooks of an agent, in declared order. Of each kind of failure of a hook, the user gets one notice.
-
-    `set_state` moves the task to another business state, `None` in a session without one; `has_moved` says whether a hook did so.
-    """
-
-    def __init__(self, hooks: Iterable[Hook] = (), set_state: Callable[[str], None] | None = None) -> None:
-        self.declared = tuple(hooks)
-        self.set_state = set_state
-        self.has_moved = False
-        self._noticed: set[tuple[str, str]] = set()
-
-    def has(self, *moments: HookMoment) -> bool:
-        """Whether there is a hook for one of the moments."""
-        return any(hook.moment in moments for hook in self.declared)
-
-    async def run(self, session: Session, call: HookCall, *, no_block: str = "", longest: float | None = None) -> HookVerdict:
-        """Run the hooks of a moment, record each run, and return what they say together.
-
-        no_block: why nothing can be blocked now, if so; a hook that blocks nevertheless gets that as its failure.
-        longest: a time limit for all, in seconds.
-
-        If the task is cancelled, the hooks are too, and the runs recorded. Raises `PalimpsestError` only if the log cannot be written.
-        """
-        hooks = [hook for hook in self.declared if hook.matches(call.moment, call.tool)]
-        if not hooks:
-            return NOTHING
-        running = [asyncio.ensure_future(_timed(session, hook, call, longest)) for hook in hooks]
-        try:
-            await asyncio.wait(running)
-        except asyncio.CancelledError:
-            for task in running:
-                task.cancel()
-            await asyncio.wait(running)
-            with suppress(PalimpsestError):
-                self._record(session, call, hooks, [_timed_result(task) for task in running], no_block)
-            raise
-        return self._record(session, call, hooks, [_timed_result(task) for task in running], no_block)
-
-    def _record(self, session: Session, call: HookCall, hooks: list[Hook], outcomes: list[_TimedResult], no_block: str) -> HookVerdict:
-        blocked_by = reason = ""
-        contexts: list[HookContext] = []
-        for hook, (given, took_ms) in zip(hooks, outcomes, strict=True):
-            # A tool that has run cannot be blocked any more: the reason is for the model.
-            result = _reason_as_context(given) if call.moment == "after_tool" and given.block else given
-            wants_block = cleaned(result.block, REASON_CHARS)
-            blocks = bool(wants_block) and not no_block
-            unmoved = self._moved(result.state)
-            failure = result.failure or (f"cannot block here: {no_block}" if wants_block and no_block else unmoved)
-            if blocks and not blocked_by:
-                blocked_by, reason = hook.name, wants_block
-            context = cleaned(result.context, CONTEXT_CHARS)
-            if context:
-                contexts.append(HookContext(hook.name, context))
-            session.log.append(
-                HookRan(
-                    hook.name,
-                    call.moment,
-                    exit=result.exit,
-                    took_ms=took_ms,
-                    blocked=blocks,
-                    text=wants_block or context,
-                    call_id=call.call_id,
-                    failure=cleaned(failure, REASON_CHARS),
-                    notice=self._notice(hook, _with_fold_notice(call, wants_block if blocks else "", result.notice), failure),
-                )
-            )
-        return HookVerdict(blocked_by, reason, tuple(contexts))
-
-    def _moved(self, state: str) -> str:
-        """Move the task to the state that a hook wants, if it wants one. Returns why that cannot be."""
-        if not state:
-            return ""
-        if self.set_state is None:
-            return "cannot move the task: this session has no business state"
-        try:
-            self.set_state(state)
-            self.has_moved = True
-        except BadInput as error:
-            return f"cannot move the task: {error.message}"
-        return ""
-
-    def _notice(self, hook: Hook, notice: str, failure: str) -> str:
-        """The line for the user: what the hook says, else what went wrong, if the user has not read of such a failure yet."""
-        kind = (hook.name, failure.partition(":")[0])
-        lines = [one_line(cleaned(notice, 4 * NOTICE_CHARS), NOTICE_CHARS)] if notice else []
-        if failure and kind not in self._noticed:
-            self._noticed.add(kind)
-            lines.append(one_line(cleaned(f"the hook {hook.name} ({hook.moment}) {failure}", 4 * NOTICE_CHARS), NOTICE_CHARS))
-        return "; ".join(lines)
-
-
 def _reason_as_context(result: HookResult) -> HookResult:
     text = "\n".join(filter(None, (result.block, result.context)))
     return replace(result, block="", context=text)
@@ -326,37 +233,14 @@ async def _guarded(hook: Hook, call: HookCall) -> HookResult:
 
 
 async def _called(hook: Hook, call: HookCall) -> object:
+    value: object
     if inspect.iscoroutinefunction(hook.run) or inspect.iscoroutinefunction(type(hook.run).__call__):
-        value: object = hook.run(call)
+        value = hook.run(call)
     else:
-        value = await _in_thread(lambda: hook.run(call))
+        value, failure = await outcome_in_thread(lambda: hook.run(call), "hook")
+        if failure is not None:
+            raise HookFailed(_raised(failure))
     return await value if inspect.isawaitable(value) else value
-
-
-async def _in_thread(work: Callable[[], object]) -> object:
-    """Return the result of a function that runs in a thread of its own, which does not keep the process alive if it never ends."""
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[tuple[object, str]] = loop.create_future()
-
-    def settle(value: object, failure: str) -> None:
-        if not ended.done():
-            ended.set_result((value, failure))
-
-    def run() -> None:
-        value, failure = None, ""
-        try:
-            value = work()
-        except BaseException as error:  # noqa: BLE001 - code of others may raise anything, and a thread has no caller that could get it
-            failure = _raised(error)
-        # The loop may have been closed meanwhile.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(settle, value, failure)
-
-    Thread(target=run, daemon=True, name="hook").start()
-    value, failure = await ended
-    if failure:
-        raise HookFailed(failure)
-    return value
 
 
 def _raised(error: BaseException) -> str:
@@ -395,9 +279,10 @@ class Refusal:
 
 
 class SessionHooks:
-    """The hooks of a session at work. `cwd` is the project folder, `since` the newest event before the hooks were there.
+    """The hooks of a session at work, in declared order. Of each kind of failure of a hook, the user gets one notice.
 
-    `set_state` moves the task to another business state; it is `None` in a session without one.
+    `cwd` is the project folder, `since` the newest event before the hooks were there. `set_state` moves the task to another business state;
+    it is `None` in a session without one.
     """
 
     def __init__(
@@ -409,21 +294,26 @@ class SessionHooks:
         since: int = 0,
         set_state: Callable[[str], None] | None = None,
     ) -> None:
-        self._hooks = Hooks(hooks, set_state)
+        self._declared = tuple(hooks)
         self._cwd = cwd
         self._source = source
         self._cursor = since
+        self._set_state = set_state
+        self._has_moved = False
+        self._noticed: set[tuple[str, str]] = set()
         self._for_fold: tuple[HookContext, ...] = ()
 
     def extended(self, hooks: Iterable[Hook], set_state: Callable[[str], None] | None = None) -> "SessionHooks":
         """Return these hooks with further ones behind them, for a session that has not begun its first turn."""
-        every = (*self._hooks.declared, *hooks)
-        return SessionHooks(every, self._cwd, source=self._source, since=self._cursor, set_state=set_state)
+        return SessionHooks((*self._declared, *hooks), self._cwd, source=self._source, since=self._cursor, set_state=set_state)
 
     def has_moved(self) -> bool:
         """Whether a hook has moved the task since this was asked last."""
-        moved, self._hooks.has_moved = self._hooks.has_moved, False
+        moved, self._has_moved = self._has_moved, False
         return moved
+
+    def _has(self, *moments: HookMoment) -> bool:
+        return any(hook.moment in moments for hook in self._declared)
 
     async def begin(self, session: Session) -> None:
         """Run the hooks of the session start at the first turn, and those of folds that happened between turns."""
@@ -447,7 +337,7 @@ class SessionHooks:
 
     async def after_tool(self, session: Session, call: ToolCall, returned: ToolReturned) -> tuple[Part, ...]:
         """Run the hooks after a tool, and return the parts to add to its result."""
-        if not self._hooks.has("after_tool"):
+        if not self._has("after_tool"):
             return ()
         result = bounded(text_of(returned.result), _RESULT_BYTES)
         named: dict[str, Any] = {"tool": call.tool, "call_id": call.call_id, "arguments": call.args}
@@ -470,7 +360,7 @@ class SessionHooks:
 
     async def folded(self, session: Session, *, starts: bool = True) -> None:
         """Run the hooks for a fold since the last time, if there was one, and again those of the session start if it `starts` again."""
-        if not self._for_fold and not self._hooks.has("after_fold", "session_start"):
+        if not self._for_fold and not self._has("after_fold", "session_start"):
             return
         first, self._cursor = self._cursor + 1, session.log.tip
         edits = [event.body for event in session.log.reader.run(first, self._cursor) if isinstance(event.body, ViewEdited)]
@@ -491,7 +381,7 @@ class SessionHooks:
         That is possible once, and again only after a tool has run, at most five times in a turn; not if the turn ends for another reason
         than that it is done.
         """
-        if not self._hooks.has("turn_end"):
+        if not self._has("turn_end"):
             return False
         continued, progressed = _continuations(session)
         no_block = "" if stop == "done" else f"the turn ends with {stop}"
@@ -518,11 +408,83 @@ class SessionHooks:
     async def _run(
         self, session: Session, moment: HookMoment, *, no_block: str = "", longest: float | None = None, **fields: Any
     ) -> HookVerdict:
+        """Run the hooks of a moment, record each run, and return what they say together.
+
+        no_block: why nothing can be blocked now, if so; a hook that blocks nevertheless gets that as its failure.
+        longest: a time limit for all, in seconds.
+
+        If the task is cancelled, the hooks are too, and the runs recorded. Raises `PalimpsestError` only if the log cannot be written.
+        """
         opened = session.log.opened
         # A fork of a sub-agent's session that the user made is one of the main agent.
         child = opened.meta if opened.opener is not None else {}
         call = HookCall(session.log.session, moment, self._cwd, child.get("nickname", ""), child.get("role", ""), **fields)
-        return await self._hooks.run(session, call, no_block=no_block, longest=longest)
+        hooks = [hook for hook in self._declared if hook.matches(moment, call.tool)]
+        if not hooks:
+            return NOTHING
+        running = [asyncio.ensure_future(_timed(session, hook, call, longest)) for hook in hooks]
+        try:
+            await asyncio.wait(running)
+        except asyncio.CancelledError:
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running)
+            with suppress(PalimpsestError):
+                self._record_runs(session, call, hooks, [_timed_result(task) for task in running], no_block)
+            raise
+        return self._record_runs(session, call, hooks, [_timed_result(task) for task in running], no_block)
+
+    def _record_runs(self, session: Session, call: HookCall, hooks: list[Hook], outcomes: list[_TimedResult], no_block: str) -> HookVerdict:
+        blocked_by = reason = ""
+        contexts: list[HookContext] = []
+        for hook, (given, took_ms) in zip(hooks, outcomes, strict=True):
+            # A tool that has run cannot be blocked any more: the reason is for the model.
+            result = _reason_as_context(given) if call.moment == "after_tool" and given.block else given
+            wants_block = cleaned(result.block, REASON_CHARS)
+            blocks = bool(wants_block) and not no_block
+            unmoved = self._moved(result.state)
+            failure = result.failure or (f"cannot block here: {no_block}" if wants_block and no_block else unmoved)
+            if blocks and not blocked_by:
+                blocked_by, reason = hook.name, wants_block
+            context = cleaned(result.context, CONTEXT_CHARS)
+            if context:
+                contexts.append(HookContext(hook.name, context))
+            session.log.append(
+                HookRan(
+                    hook.name,
+                    call.moment,
+                    exit=result.exit,
+                    took_ms=took_ms,
+                    blocked=blocks,
+                    text=wants_block or context,
+                    call_id=call.call_id,
+                    failure=cleaned(failure, REASON_CHARS),
+                    notice=self._notice(hook, _with_fold_notice(call, wants_block if blocks else "", result.notice), failure),
+                )
+            )
+        return HookVerdict(blocked_by, reason, tuple(contexts))
+
+    def _moved(self, state: str) -> str:
+        """Move the task to the state that a hook wants, if it wants one. Returns why that cannot be."""
+        if not state:
+            return ""
+        if self._set_state is None:
+            return "cannot move the task: this session has no business state"
+        try:
+            self._set_state(state)
+            self._has_moved = True
+        except BadInput as error:
+            return f"cannot move the task: {error.message}"
+        return ""
+
+    def _notice(self, hook: Hook, notice: str, failure: str) -> str:
+        """The line for the user: what the hook says, else what went wrong, if the user has not read of such a failure yet."""
+        kind = (hook.name, failure.partition(":")[0])
+        lines = [one_line(cleaned(notice, 4 * NOTICE_CHARS), NOTICE_CHARS)] if notice else []
+        if failure and kind not in self._noticed:
+            self._noticed.add(kind)
+            lines.append(one_line(cleaned(f"the hook {hook.name} ({hook.moment}) {failure}", 4 * NOTICE_CHARS), NOTICE_CHARS))
+        return "; ".join(lines)
 
 
 def state_hook_texts(session: Session, moment: HookMoment, contexts: tuple[HookContext, ...]) -> None:

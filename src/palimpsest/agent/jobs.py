@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from dataclasses import replace as runner_replace
-from dataclasses import replace as standard_replace
+from dataclasses import replace as dataclass_replace
 from hashlib import sha256
 from threading import Thread
 from typing import Any, Final, Literal, TypeVar, cast, get_args
@@ -13,11 +12,10 @@ from typing import Any, Final, Literal, TypeVar, cast, get_args
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
-from msgspec.structs import replace as replace_struct
 
-from palimpsest.agent.calls import answer_want, answered_together, idle
+from palimpsest.agent.calls import answer_want, answered_together, at_moment
 from palimpsest.agent.limits import PRICED_APART, price_book
-from palimpsest.agent.session import Session
+from palimpsest.agent.session import Session, outcome_in_thread
 from palimpsest.audit.cache import FIVE_MINUTES_MS
 from palimpsest.audit.prices import MOST_PAUSES
 from palimpsest.core.errors import BadInput, BudgetSpent, Locked, OverBudget, PalimpsestError, raised_text
@@ -41,9 +39,9 @@ from palimpsest.core.plans import (
 )
 from palimpsest.core.ports import Index, StateSlot
 from palimpsest.core.text import counted
-from palimpsest.policies.jobs import GiveTitle
+from palimpsest.policies.jobs import GiveTitle, KeepAlive
 from palimpsest.stores.config import JobsConfig
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.wire.models import Tariff
 
 # Older sessions say less about the user of today.
@@ -215,25 +213,7 @@ async def in_abandoned_thread(work: Callable[[], Result], /) -> Result:
 
     The thread does not keep the process alive either, so that a job which never returns cannot.
     """
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[tuple[Result | None, BaseException | None]] = loop.create_future()
-
-    def report(result: Result | None, error: BaseException | None) -> None:
-        if not ended.done():
-            ended.set_result((result, error))
-
-    def run() -> None:
-        result, failure = None, None
-        try:
-            result = work()
-        except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
-            failure = error
-        # The loop may be closed when an abandoned thread ends.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(report, result, failure)
-
-    Thread(target=run, daemon=True, name="job").start()
-    result, failure = await ended
+    result, failure = await outcome_in_thread(work, "job")
     if isinstance(failure, Exception):
         raise failure
     if failure is not None:
@@ -405,7 +385,7 @@ class Jobs:
         """Run the policies of the moment `idle` once in a pause, shortly before a prompt cache is lost."""
         await self._session.environment.sleep(IDLE_SECONDS)
         try:
-            await idle(self._session)
+            await at_moment(self._session, "idle")
         except PalimpsestError as error:
             # No caller waits for it; the next turn meets the same problem, and says so.
             with suppress(PalimpsestError):
@@ -485,18 +465,18 @@ class Jobs:
         run = _FinishedRun(job.name, self._session.log.tip, self._session.environment.clock.now(), JobResult("cancelled"))
         try:
             situation = job_situation(self._session, job, moment)
-            run = runner_replace(run, tip=situation.tip)
+            run = dataclass_replace(run, tip=situation.tip)
             result = await run_job(self._session, job, situation)
             if result is not None and run.tip in self._session.log.path:
                 result = await committed(result, _COMMIT_SECONDS)
             elif result is not None and result.status == "done":
                 result = _LEFT
         except asyncio.CancelledError:
-            self._finish(runner_replace(run, result=JobResult("cancelled", why="the session ended")))
+            self._finish(dataclass_replace(run, result=JobResult("cancelled", why="the session ended")))
             raise
         except Exception as error:  # noqa: BLE001 - a job must not break a turn, also if its situation cannot be computed
             result = JobResult("failed", why=reason(error))
-        self._finish(None if result is None else runner_replace(run, result=result), job.name)
+        self._finish(None if result is None else dataclass_replace(run, result=result), job.name)
 
     def _finish(self, run: _FinishedRun | None, job: str = "") -> None:
         """Record a run, or keep it until the turn has ended if it would change the view."""
@@ -506,7 +486,7 @@ class Jobs:
             return
         self._running.pop(job if run is None else run.job, None)
         if run is not None:
-            self._record(run)
+            self._record_run(run)
 
     def _must_wait(self, run: _FinishedRun) -> bool:
         # During a turn, an item could come between a call and its result.
@@ -518,24 +498,24 @@ class Jobs:
         for run in held:
             self._finish(run)
 
-    def _record(self, run: _FinishedRun) -> None:
+    def _record_run(self, run: _FinishedRun) -> None:
         """Record the events of a run and its end. What cannot be recorded is a failure of the job."""
         if self._is_closed:
             return
         try:
-            self._append(run)
+            self._append_run(run)
         except PalimpsestError as error:
             # A log that takes nothing more, such as on a full disk, says so at the next turn.
             with suppress(PalimpsestError):
-                self._append(runner_replace(run, result=JobResult("failed", why=reason(error))))
+                self._append_run(dataclass_replace(run, result=JobResult("failed", why=reason(error))))
 
-    def _append(self, run: _FinishedRun) -> None:
+    def _append_run(self, run: _FinishedRun) -> None:
         log, result = self._session.log, run.result
         with log.locked():
             state = log.jobs.of(run.job)
             if run.tip not in log.path and result.status == "done":
                 # What was done outside of the log is recorded nevertheless.
-                result = _LEFT if result.commit is None else replace_struct(_LEFT, events=result.events)
+                result = _LEFT if result.commit is None else replace(_LEFT, events=result.events)
             if result.status == "skipped" and (state.status, state.why) == ("skipped", result.why):
                 # Recorded once: a job without a budget would be skipped after every turn.
                 return
@@ -595,19 +575,17 @@ class UpdateIndex:
         return ()
 
 
-def standard_jobs(config: JobsConfig, home: AnyHome) -> tuple[Job, ...]:
+def standard_jobs(config: JobsConfig, home: Home) -> tuple[Job, ...]:
     """Return the jobs that are turned on."""
     jobs: list[Job] = []
     if config.titles == "auto":
         title = GiveTitle(config.model)
-        jobs.append(standard_replace(title, limits=_with_budget(title.limits, config)))
-    if config.index == "auto" and home.folder is not None:
+        jobs.append(dataclass_replace(title, limits=_with_budget(title.limits, config)))
+    if config.index == "auto" and home.local_folder is not None:
         jobs.append(UpdateIndex(home.index))
     if config.keep_alive:
-        from palimpsest.policies.jobs import KeepAlive  # off by default, and a start is measured in milliseconds
-
         alive = KeepAlive(config.keep_alive_most, interval_ms=int(IDLE_SECONDS * 1_000))
-        jobs.append(standard_replace(alive, limits=_with_budget(alive.limits, config)))
+        jobs.append(dataclass_replace(alive, limits=_with_budget(alive.limits, config)))
     return tuple(jobs)
 
 

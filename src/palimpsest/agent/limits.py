@@ -17,7 +17,7 @@ from palimpsest.core.ledger import is_job_purpose, is_priced_apart
 from palimpsest.core.log import Log
 from palimpsest.core.spending import RUNNING, ChildRecord, Spending, total_of
 from palimpsest.core.text import whole_number
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.wire.models import ModelCard, PriceBook, Tariff, total_usd
 from palimpsest.wire.request import Params
 
@@ -198,7 +198,7 @@ class FamilyMember(Value, frozen=True):
     cost_usd: float | None = 0.0
 
 
-def family_of(home: AnyHome, session: str) -> tuple[FamilyMember, ...]:
+def family_of(home: Home, session: str) -> tuple[FamilyMember, ...]:
     """Return a session and all sub-agents below it, each followed by those that it started. Raises `PalimpsestError` if it cannot be read.
 
     A sub-agent whose file is missing or cannot be read is listed with what its parent knows.
@@ -206,7 +206,7 @@ def family_of(home: AnyHome, session: str) -> tuple[FamilyMember, ...]:
     return tuple(_members(home, FamilyMember(session), frozenset(), home.cards()))
 
 
-def _members(home: AnyHome, member: FamilyMember, above: frozenset[str], cards: tuple[ModelCard, ...]) -> Iterator[FamilyMember]:
+def _members(home: Home, member: FamilyMember, above: frozenset[str], cards: tuple[ModelCard, ...]) -> Iterator[FamilyMember]:
     try:
         with Log.open(home.store, member.session, home.clock) as log:
             ledger, children = log.ledger, log.children
@@ -242,7 +242,7 @@ class ChildAccounts:
     A file is read when its sub-agent starts or has ended, and again if it has grown since that end.
     """
 
-    def __init__(self, home: AnyHome) -> None:
+    def __init__(self, home: Home) -> None:
         self._home = home
         self._read: dict[tuple[str, int | None, int], float | None] = {}
 
@@ -264,7 +264,7 @@ class ChildAccounts:
         return self._read[key]
 
 
-def recorded_spending(home: AnyHome, session: str) -> FamilySpending:
+def recorded_spending(home: Home, session: str) -> FamilySpending:
     """What a session and those below it have cost by their files; dollars are not known if its file is missing or cannot be read."""
     try:
         own, *below = family_of(home, session)

@@ -31,11 +31,11 @@ def profile(name: str = DEFAULT, environment: Mapping[str, str] | None = None) -
         return our_profile(name, environment)
     module, colon, function = plain_name.partition(":")
     if colon:
-        return _made(name, lambda: _function_in(module, function), environment)
+        return _profile_from(name, lambda: _function_in(module, function), environment)
     found = next((entry for entry in entry_points(GROUP) if entry.name == plain_name), None)
     if found is None:
         raise BadInput(f"there is no profile {plain_name!r}; known are {', '.join(profile_names())}, or module:function", where="profile")
-    return _made(name, found.load, environment)
+    return _profile_from(name, found.load, environment)
 
 
 def profile_names() -> tuple[str, ...]:
@@ -57,7 +57,7 @@ def is_profile_name(name: str) -> bool:
     return name in PROFILES or (bool(name) and ":" not in name and name in profile_names())
 
 
-def _made(name: str, load: Callable[[], object], environment: Mapping[str, str] | None) -> Profile:
+def _profile_from(name: str, load: Callable[[], object], environment: Mapping[str, str] | None) -> Profile:
     try:
         factory, settings = load(), parse_name(name)[1]
         require_known(name.partition("@")[0], settings, getattr(factory, "settings", ()))

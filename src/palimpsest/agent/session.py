@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import cached_property
-from threading import RLock
+from threading import RLock, Thread
 from typing import Any, Final, Literal, Protocol, Self, TypeVar
 
 import msgspec
@@ -38,7 +38,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import EMPTY_MAPPING, Content, Item, ReasoningLost, ToolResult, seq_of
 from palimpsest.core.log import Log, recover
-from palimpsest.core.plans import PARTS, CacheAccount, CachedPrefix, Card, Edits, Look, Moment, Situation
+from palimpsest.core.plans import PARTS, CacheAccount, CachedPrefix, Edits, Look, Moment, Situation
 from palimpsest.core.ports import Blobs, Clock, Provider, Sendable, SessionStore
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.tokens import tool_list_size
@@ -121,7 +121,7 @@ class Encoded(Sendable, Protocol):
 
 
 class RequestEncoder(Protocol):
-    """Encodes the successive views of one session."""
+    """Encodes the successive views of one session. A replay has one of its own beside `Encoder`, whose requests have no bytes."""
 
     def encode(self, view: View) -> Encoded:
         """Return the request that shows a view."""
@@ -205,6 +205,32 @@ async def _completed(threads: ThreadPoolExecutor | None, work: Callable[[], Resu
         raise
 
 
+async def outcome_in_thread(work: Callable[[], Result], name: str) -> tuple[Result | None, BaseException | None]:
+    """Run a function of another author in a thread of its own, and return its result, or what it raised, whatever that is.
+
+    If the task is cancelled, it ends at once and the thread is left to itself. The thread does not keep the process alive.
+    """
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[tuple[Result | None, BaseException | None]] = loop.create_future()
+
+    def report(result: Result | None, error: BaseException | None) -> None:
+        if not ended.done():
+            ended.set_result((result, error))
+
+    def run() -> None:
+        result, failure = None, None
+        try:
+            result = work()
+        except BaseException as error:  # noqa: BLE001 - a thread has no caller that could get it
+            failure = error
+        # The loop may be closed when an abandoned thread ends.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(report, result, failure)
+
+    Thread(target=run, daemon=True, name=name).start()
+    return await ended
+
+
 async def inline(work: Callable[[], Result], /) -> Result:
     """Run a function immediately and return its result, for replays and tests without an event loop."""
     return work()
@@ -260,7 +286,7 @@ class AuditProjections:
     rent: RentProjection
     working: WorkingProjection
 
-    def __init__(self, card: Card, card_of: Callable[[str], Card], size: str = "palimpsest", parts: int = PARTS) -> None:
+    def __init__(self, card: ModelCard, card_of: Callable[[str], ModelCard], size: str = "palimpsest", parts: int = PARTS) -> None:
         self.card = card
         self._card_of = card_of
         self._size = size
@@ -278,7 +304,7 @@ class AuditProjections:
         self.working = WorkingProjection()
         return self.metering, self.evidence, self.uses, self.cache, self.account, self.rent, self.working
 
-    def _card_named(self, name: str) -> Card:
+    def _card_named(self, name: str) -> ModelCard:
         """The card of a model that the log names: the card of the session, or one from `card_of`."""
         return self.card if name in ("", self.card.name) else self._card_of(name)
 
@@ -569,13 +595,13 @@ class Session:
         return known if address == kept else recorded_tools(address, self.fetch)
 
     def situation(
-        self, moment: Moment, *, asked: str = "", incoming: int = 0, previous: Card | None = None, used: int | None = None
+        self, moment: Moment, *, asked: str = "", incoming: int = 0, previous: ModelCard | None = None, used: int | None = None
     ) -> Situation:
         """Return the current situation for policies; `used` overrides the counted size of the view, in tokens."""
         with self.log.locked():
             return self._situation(moment, asked, incoming, previous, used)
 
-    def _situation(self, moment: Moment, asked: str, incoming: int, previous: Card | None, used: int | None) -> Situation:
+    def _situation(self, moment: Moment, asked: str, incoming: int, previous: ModelCard | None, used: int | None) -> Situation:
         log, derived, budget = self.log, self.derived, self.budget
         # Each of these properties updates all projections, so each is read only once.
         counter, tools_tokens = self.counter, self.tools_tokens

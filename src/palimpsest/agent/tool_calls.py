@@ -19,6 +19,8 @@ from palimpsest.agent.session import Session
 from palimpsest.agent.tool import CURRENT_CALL, AgentTool, ToolOutput, call_text, define, one_line, own_call
 from palimpsest.agent.turn_files import TurnSnapshots
 from palimpsest.agent.workspace import Workspace
+from palimpsest.audit.shell_lines import executed, program_name
+from palimpsest.audit.tool_calls import shell_line
 from palimpsest.core.errors import PalimpsestError, raised_text
 from palimpsest.core.events import Failed, PermissionAsked, Permitted, ProcessStarted, ToolRefused, ToolReturned, ToolsOffered, ToolStarted
 from palimpsest.core.items import Part, Text, ToolCall, ToolResult, pending_calls, text_of
@@ -130,7 +132,7 @@ def answer_pending(session: Session, stop: str) -> None:
         call = item.content
         if isinstance(call, ToolCall):
             text = session.profile.interrupted_result or (UNKNOWN_OUTCOME if call.call_id in started else _NOT_RUN.get(stop, _TURN_FAILED))
-            session.log.append(ToolReturned(_result(call, ToolOutput(text, error=True)), tool=call.tool))
+            session.log.append(ToolReturned(_result_of(call, ToolOutput(text, error=True)), tool=call.tool))
 
 
 def _batches(toolbox: Toolbox, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
@@ -167,7 +169,7 @@ async def _run_batch(session: Session, toolbox: Toolbox, calls: list[ToolCall], 
         for admission in admissions:
             refusal = admission.refusal
             outcome = await running[admission.call.call_id] if refusal is None else (refusal, 0)
-            await _record(session, toolbox, admission, outcome, hooks)
+            await _record_call(session, toolbox, admission, outcome, hooks)
             feed.events()
     finally:
         for task in running.values():
@@ -178,7 +180,9 @@ async def _run_batch(session: Session, toolbox: Toolbox, calls: list[ToolCall], 
                 await task
 
 
-async def _record(session: Session, toolbox: Toolbox, admission: _Admission, outcome: tuple[ToolOutput, int], hooks: SessionHooks) -> None:
+async def _record_call(
+    session: Session, toolbox: Toolbox, admission: _Admission, outcome: tuple[ToolOutput, int], hooks: SessionHooks
+) -> None:
     """Record the events of a tool and its result, which the profile limits in size, with what is attached to it and what hooks add."""
     call, notes = admission.call, admission.notes
     (output, took_ms), tool = outcome, toolbox.find(call.tool)
@@ -188,7 +192,7 @@ async def _record(session: Session, toolbox: Toolbox, admission: _Admission, out
             attached = await session.environment.offload(lambda: toolbox.attach(tool, output.paths))
             output = dataclass_replace(output, parts=(*output.parts, *attached))
     paths, seen = tuple(map(_encodable, output.paths)), tuple(replace(each, path=_encodable(each.path)) for each in output.seen)
-    returned = ToolReturned(_result(call, output), call.tool, output.exit, paths, took_ms, seen)
+    returned = ToolReturned(_result_of(call, output), call.tool, output.exit, paths, took_ms, seen)
     limited = returned if output.paged else await _limited(session, returned, recalls=RECALL in toolbox.tools)
     try:
         if admission.refusal is None:
@@ -335,9 +339,6 @@ def sleeps(tool: AgentTool, call: ToolCall) -> bool:
     """Whether a call runs a command that sleeps, as one does that waits for a build and looks again."""
     if tool.kind != "runs" or "sleep" not in call.args:
         return False
-    from palimpsest.audit.shell_lines import executed, program_name
-    from palimpsest.audit.tool_calls import shell_line  # few calls are repeated
-
     return any(program_name(command.words[0]) == "sleep" for command, _ in executed(shell_line(call)) if command.words)
 
 
@@ -408,7 +409,7 @@ def check_cancelled() -> None:
         raise asyncio.CancelledError
 
 
-def _result(call: ToolCall, output: ToolOutput) -> ToolResult:
+def _result_of(call: ToolCall, output: ToolOutput) -> ToolResult:
     parts = tuple(replace(part, text=_encodable(part.text)) if isinstance(part, Text) else part for part in output.contents())
     return ToolResult(call.call_id, parts or (Text(""),), error=output.error, form=call.form, blob=output.blob)
 

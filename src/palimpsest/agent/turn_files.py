@@ -11,7 +11,7 @@ from palimpsest.agent.tool import AgentTool
 from palimpsest.core.errors import BadInput, PalimpsestError
 from palimpsest.core.events import Failed, FilesSnapshotted
 from palimpsest.core.items import ToolCall
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.stores.shadow_git import Shadow
 from palimpsest.stores.snapshots import LIMITS, LeftOut, SnapshotLimits, TakenSnapshot, take_snapshot
 
@@ -33,7 +33,7 @@ async def nothing_to_settle() -> None:
 
 
 def turn_files(
-    home: AnyHome,
+    home: Home,
     folders: tuple[Path, ...],
     limits: SnapshotLimits,
     may_change: Callable[[AgentTool, ToolCall], bool],
@@ -45,7 +45,7 @@ def turn_files(
     """
     shadows: list[Shadow] = []
     notices: list[str] = []
-    place = home.folder
+    place = home.local_folder
     if place is None:
         return TurnSnapshots(), ()
     for folder in folders:

@@ -76,7 +76,8 @@ class Workspace(Struct):
     `keep` stores bytes as a blob and returns its address. `write` replaces the content of a file atomically. `known` returns the files
     that the agent has read or written, as its log tells, so that an edit of a file that changed since is refused. `shelf` returns the
     files and folders outside of these that the agent may read and never write: what its session has saved. `notes` is the folder of the
-    agent's own notes, whose files it reads and changes without a question; `before_removal` runs before a file is deleted.
+    agent's own notes, whose files it reads and changes without a question; `before_removal` runs before a file is deleted. With
+    `reads_first` an existing file is changed only if the agent has read what it says now.
     """
 
     root: Path
@@ -87,6 +88,7 @@ class Workspace(Struct):
     shelf: Callable[[], tuple[Path, ...]] = no_shelf
     notes: Path | None = None
     before_removal: Callable[[Path], None] = nothing_before
+    reads_first: bool = True
 
     def __post_init__(self) -> None:
         self.root = self.root.resolve()
@@ -134,7 +136,9 @@ class Workspace(Struct):
         return SeenFile(self.shown(path), "" if data is None else sha256(data).hexdigest())
 
     def check_unchanged(self, path: Path, data: bytes) -> None:
-        """Raise `BadInput` if the agent has not read this content of an existing file."""
+        """Raise `BadInput` if the agent has not read this content of an existing file and must have."""
+        if not self.reads_first:
+            return
         known, name = self._known(path), self.shown(path)
         if known is None:
             raise BadInput(f"{name} has not been read in this session; read it before changing it", where=name)

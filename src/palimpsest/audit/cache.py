@@ -28,12 +28,11 @@ from palimpsest.core.events import (
     ViewEdited,
 )
 from palimpsest.core.items import Fold, Insert, Item, Mask, Value, shared_prefix_length
-from palimpsest.core.plans import Cache, CachedPrefix, CacheReads, Card, CardPrices, Situation
+from palimpsest.core.plans import Cache, CachedPrefix, CacheReads, ModelCard, Situation
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.tokens import CountsTokens
 from palimpsest.core.view import Scope, StateProjection, View
 from palimpsest.core.view_projection import ViewProjection
-from palimpsest.wire.models import Prices
 from palimpsest.wire.request import MAX_BREAKPOINTS
 
 FIVE_MINUTES_MS = 300_000
@@ -127,16 +126,9 @@ class Bill(Value, frozen=True):
     contents: CacheContents = EMPTY_CACHE
 
 
-def cache_rules(card: Card) -> CacheRules:
+def cache_rules(card: ModelCard) -> CacheRules:
     """The cache rules of a model."""
     return CacheRules(card.cache, card.cache_minimum)
-
-
-def prices_of(prices: CardPrices) -> Prices:
-    """The prices of a card as `Prices` of the wire."""
-    if isinstance(prices, Prices):
-        return prices
-    return Prices(prices.input, prices.output, prices.cache_read, prices.cache_write, prices.cache_write_long)
 
 
 def bill(prompt: Prompt, contents: CacheContents, now: int, rules: CacheRules, breakpoints: Sequence[Breakpoint] = ()) -> Bill:
@@ -531,7 +523,7 @@ class CacheProjection(StateProjection):
         last = self._call
         return self._message if last is not None and last.model == model and _ASKED in bytes(last.params) else ""
 
-    def _take_in(self, card: Card, message: str = "") -> None:
+    def _take_in(self, card: ModelCard, message: str = "") -> None:
         """Let the open call be the newest that the provider has seen."""
         sent, prefixes = self._sent, self.readable
         if sent is None:
@@ -546,7 +538,7 @@ class CacheProjection(StateProjection):
             self._value, prefixes=prefixes, called=sent.at, edited=False, automatic=card.cache == "automatic", reads=reads
         )
 
-    def _end_call(self, usage: Usage, at: int, counter: TokenCounter, card: Card) -> None:
+    def _end_call(self, usage: Usage, at: int, counter: TokenCounter, card: ModelCard) -> None:
         called = at if self._value.called is None else self._value.called
         live = [prefix for prefix in self._value.prefixes if prefix.live(called)]
         missed = self._count_misses(usage, expired=not live and bool(self._value.prefixes))
@@ -580,7 +572,7 @@ class CacheProjection(StateProjection):
         # A miss after a pause that no entry outlasts says nothing about the cache.
         return self._value.missed if expired or not usage.prompt else self._value.missed + 1
 
-    def _after_automatic(self, usage: Usage, at: int, counter: TokenCounter, card: Card, missed: int) -> list[CachedPrefix]:
+    def _after_automatic(self, usage: Usage, at: int, counter: TokenCounter, card: ModelCard, missed: int) -> list[CachedPrefix]:
         """The prefix in an automatic cache: the whole prompt, or after repeated misses only what was read."""
         last = "".join(item.id for item in self._tail)
         tokens = whole_steps(usage.prompt or self._request_tokens(counter))
@@ -589,7 +581,9 @@ class CacheProjection(StateProjection):
             last = last_item_within(tokens, self._sums(counter), usage.prompt) if tokens else ""
         return [CachedPrefix(last, tokens, at, IDLE_MS)] if last and tokens >= card.cache_minimum else []
 
-    def _after_breakpoints(self, live: list[CachedPrefix], usage: Usage, at: int, counter: TokenCounter, card: Card) -> list[CachedPrefix]:
+    def _after_breakpoints(
+        self, live: list[CachedPrefix], usage: Usage, at: int, counter: TokenCounter, card: ModelCard
+    ) -> list[CachedPrefix]:
         """The prefixes after a request with breakpoints: refreshed if read, added if marked, dropped if they should have been read."""
         # Tools stand before the head, and are in every cached prefix.
         tools = self._metering.newest_tools

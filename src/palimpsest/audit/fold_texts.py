@@ -107,6 +107,7 @@ EVIDENCE_TOKENS: Final = 4_000
 EVIDENCE_TITLE: Final = "Beside the summary, from the log and not from a model:"
 TURNS: Final = 3
 LONG, SHORT = 160, 60
+_OPENING: Final = 80
 
 
 def evidence_block(
@@ -150,10 +151,10 @@ def evidence_text(evidence: Evidence, shown_ids: AbstractSet[str], tokens: int) 
     return "\n".join(part for part in parts if part)
 
 
-def older_messages_block(messages: Iterable[UserMessage], shown: AbstractSet[str] = frozenset(), *, opening: int = 80) -> str:
-    """User messages that are not in `shown`: id, time and first `opening` characters of each, oldest first."""
+def older_messages_block(messages: Iterable[UserMessage], shown: AbstractSet[str] = frozenset()) -> str:
+    """User messages that are not in `shown`: id, time and first 80 characters of each, oldest first."""
     return "\n".join(
-        f"- {message.id}, {time_of(message.at)}: {message.opening[:opening]}" for message in messages if message.id not in shown
+        f"- {message.id}, {time_of(message.at)}: {message.opening[:_OPENING]}" for message in messages if message.id not in shown
     )
 
 

@@ -318,13 +318,13 @@ def _missing_content(after: View, situation: Situation) -> str:
         return f"the statement of {source} would not be visible"
     tasks = situation.listed_evidence.tasks
     if tasks:
-        text, earlier = _text(after), _text(view)
+        text, earlier = _shown_text(after), _shown_text(view)
         lost_task = next((task for task in tasks if task[:OPENING] in earlier and task[:OPENING] not in text), None)
         if lost_task is not None:
             return f"the open task {lost_task[:OPENING]!r} would not be visible"
     return ""
 
 
-def _text(view: View) -> str:
+def _shown_text(view: View) -> str:
     visible = (shown(item) for item in (*view.head, *view.items))
     return "\n".join(text_of(content) for content in visible if content is not None)

@@ -18,7 +18,6 @@ from palimpsest.audit.cache import (
     bill,
     cache_rules,
     first_change,
-    prices_of,
     shared_head_blocks,
     warm_prefixes,
 )
@@ -28,7 +27,7 @@ from palimpsest.audit.sizes import Metering
 from palimpsest.core.events import CallStarted, Event, Failed, Interrupted, ModelReplied, TurnStarted, Usage, ViewEdited
 from palimpsest.core.items import Fold, ReasoningLost, Value
 from palimpsest.core.ledger import job_purpose
-from palimpsest.core.plans import PARTS, Cache, CacheAccount, Card, Evidence, Situation
+from palimpsest.core.plans import PARTS, Cache, CacheAccount, Evidence, ModelCard, Situation
 from palimpsest.core.tokens import CountsTokens
 from palimpsest.core.view import Scope, StateProjection, View
 from palimpsest.core.view_projection import ViewProjection
@@ -50,7 +49,7 @@ _UNPRICED_BREAKPOINTS: Final = Rates(1.25, 0.025, 5.0)
 _UNPRICED_AUTOMATIC: Final = Rates(1.0, 0.1, 5.0)
 
 
-def rates_of(card: Card, cache: Cache) -> Rates:
+def rates_of(card: ModelCard, cache: Cache) -> Rates:
     """The rates of a card; the write rate follows the lifetime of the newest entry. Those of a card without prices are assumed."""
     prices = card.prices
     if card.cache == "none":
@@ -76,7 +75,7 @@ def _scaled_to_window(tokens: int, window: int) -> int:
     return tokens if window >= REFERENCE_WINDOW else tokens * window // REFERENCE_WINDOW
 
 
-def tokens_after_fold(view: View, evidence: Evidence, counter: CountsTokens, card: Card, parts: int = PARTS) -> int:
+def tokens_after_fold(view: View, evidence: Evidence, counter: CountsTokens, card: ModelCard, parts: int = PARTS) -> int:
     """Estimated tokens of the view after a fold: head, user messages, and `parts` tokens for everything else."""
     head = sum(counter.item(item) for item in view.head)
     users, most = 0, _scaled_to_window(MESSAGE_TOKENS, card.working_window)
@@ -89,7 +88,7 @@ def tokens_after_fold(view: View, evidence: Evidence, counter: CountsTokens, car
 
 
 def rent_of_call(
-    view: View, evidence: Evidence, counter: CountsTokens, card: Card, *, parts: int = PARTS, total: int | None = None
+    view: View, evidence: Evidence, counter: CountsTokens, card: ModelCard, *, parts: int = PARTS, total: int | None = None
 ) -> float:
     """The rent of one call: tokens that a folded view would not carry, times the rate of a cache read. `total` are those of the view."""
     extra = (counter.total(view) if total is None else total) - tokens_after_fold(view, evidence, counter, card, parts)
@@ -194,7 +193,7 @@ def price_of(before: View, after: View, situation: Situation) -> Price:
     """The price of an edit: the difference of two bills for the next request, and the thinking that is bound to what it changes."""
     card, counter = situation.card, situation.tokens
     lost = reasoning_lost(before, after, situation.reasoning) if is_bound(card) else None
-    prices = prices_of(card.prices)
+    prices = card.prices
     if not prices.are_known:
         return Price(reasoning_lost=lost)
     saved = counter.total(before) - counter.total(after)
@@ -220,7 +219,7 @@ def next_bills(before: View, after: View, situation: Situation, saved: int) -> t
 
 def _next_usage(warm: WarmPrefixes, total: int, place: int, contents: CacheContents, situation: Situation) -> Usage:
     """The usage of a request that is cached up to `place`; its breakpoints are the end of the cached part, and the tail."""
-    blocks = _blocks(warm, place, total)
+    blocks = _cached_stretches(warm, place, total)
     rules = cache_rules(situation.card)
     last = len(blocks) - 1
     long = bool(situation.cache.prefixes) and situation.cache.prefixes[-1].ttl > FIVE_MINUTES_MS
@@ -228,7 +227,7 @@ def _next_usage(warm: WarmPrefixes, total: int, place: int, contents: CacheConte
     return bill(Prompt.of(blocks), contents, situation.now, rules, breakpoints).usage
 
 
-def _blocks(warm: WarmPrefixes, place: int, total: int) -> list[Block]:
+def _cached_stretches(warm: WarmPrefixes, place: int, total: int) -> list[Block]:
     """The request as one block per stretch between cached ends before `place`, and one for the rest."""
     blocks: list[Block] = []
     start = 0
@@ -288,7 +287,7 @@ class CacheTariff(Value, frozen=True):
         return self.long if ms == self.long.ms else self.short
 
 
-def tariff_of(card: Card) -> CacheTariff | None:
+def tariff_of(card: ModelCard) -> CacheTariff | None:
     """The tariff of a model; `None` if it has no prices, reads that cost as much as input or nothing, or no lifetime that can be relied on.
 
     Automatic caches promise none: of five recorded sessions with one, keep-alive would have made four dearer.

@@ -190,7 +190,7 @@ class _LineWalker:
                 words += [self._word(child) for child in node.children_by_field_name("argument")]
                 for child in node.named_children:
                     if child.type == "heredoc_body":
-                        text = self._body(self._text(child))
+                        text = self._body(self._word_text(child))
                     elif child.type in _REDIRECTS:
                         rest.append(child)
                     elif child.type not in _LEAVES:
@@ -198,7 +198,7 @@ class _LineWalker:
         self._nodes += reversed(inner)
         return ShellCommand(tuple(words), tuple(redirects), text)
 
-    def _text(self, node: "Node") -> str:
+    def _word_text(self, node: "Node") -> str:
         return self._line[node.start_byte : node.end_byte]
 
     def _body(self, body: str) -> str:
@@ -207,7 +207,7 @@ class _LineWalker:
 
     def _word(self, node: "Node") -> str:
         """The word as the shell would pass it on, as far as that does not depend on its state."""
-        text = self._text(node)
+        text = self._word_text(node)
         match node.type:
             case "word":
                 return _ESCAPED.sub(r"\1", text) if "\\" in text else text

@@ -8,7 +8,7 @@ import msgspec
 from palimpsest.core.events import CallStarted, Event, ModelReplied, ModelSwitched, SessionOpened
 from palimpsest.core.items import Content, Document, Image, Opaque, Text, Thinking, ToolCall, ToolResult, text_of
 from palimpsest.core.ledger import LedgerProjection
-from palimpsest.core.plans import Card
+from palimpsest.core.plans import ModelCard
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.tokens import SizeRule, decrypted_bytes, encrypted_in, palimpsest_size, quarter_rounded_up
 from palimpsest.core.view import Scope
@@ -99,7 +99,7 @@ class Metering:
     watches: ClassVar = frozenset({CallStarted, ModelReplied, ModelSwitched, SessionOpened})
     scope: ClassVar[Scope] = "path"
 
-    def __init__(self, views: ViewProjection, card_of: Callable[[str], Card], size: str) -> None:
+    def __init__(self, views: ViewProjection, card_of: Callable[[str], ModelCard], size: str) -> None:
         # Snapshots of another size rule do not apply.
         self.name = f"metering/{size}"
         self._views = views

@@ -176,7 +176,7 @@ class _ListRecord(Value, frozen=True):
     def of(cls, request: BilledRequest, base: Sequence[Block], before: BilledRequest) -> Self:
         lengths, known = _lengths(request), _lengths(before)
         shared = next((at for at, (one, two) in enumerate(zip(known, lengths, strict=False)) if one != two), min(len(known), len(lengths)))
-        parts = tuple(_parts(request.blocks, base))
+        parts = tuple(_billed_parts(request.blocks, base))
         return cls(parts, request.heads, shared, tuple(lengths[shared:]), tuple(request.breakpoints), request.tools)
 
     def restored(self, base: Sequence[Block], before: BilledRequest) -> BilledRequest:
@@ -252,7 +252,7 @@ def _lengths(request: BilledRequest) -> list[int]:
     return [end - start for start, end in pairwise((*request.starts, len(request.blocks)))]
 
 
-def _parts(blocks: Sequence[Block], base: Sequence[Block]) -> Iterator[tuple[int | str, int]]:
+def _billed_parts(blocks: Sequence[Block], base: Sequence[Block]) -> Iterator[tuple[int | str, int]]:
     """Blocks as runs of those of a base, and those that it does not have."""
     # Of equal blocks the first one counts: what was sent before stands in front of what is given.
     places = {block: len(base) - at for at, block in enumerate(reversed(base), 1)}

@@ -373,7 +373,6 @@ def dead_results(
     patience: float = 1.0,
     reads: float | None = None,
     usual: int = 0,
-    which: Callable[[Use], bool] | None = None,
 ) -> list[DeadResult]:
     """The visible dead results, newest first and without masks, which are expensive to write.
 
@@ -393,7 +392,7 @@ def dead_results(
         # Scaled inline, because calling `scaled` would take a tenth of the total time.
         size = round(sizes[place] * factor)
         death = use.died if as_recorded else dies_at(use, ages_by_size[(size * 8 // usual).bit_length()] if usual else ages)
-        if death is None or (death > calls and not as_recorded) or name in protected or (which is not None and not which(use)):
+        if death is None or (death > calls and not as_recorded) or name in protected:
             continue
         # The coming call pays rent too.
         found.append(DeadResult(place, size, calls - death + 1 if calls > death else 1))

@@ -104,20 +104,20 @@ class VisibleText:
         return "\n".join(self._texts)
 
     @cached_property
-    def _blocks(self) -> list[_TokenBlock]:
+    def _token_blocks(self) -> list[_TokenBlock]:
         return _in_blocks(self._texts, _block_of, _cached_token_block)
 
     def missing_tokens(self, tokens: set[str]) -> set[str]:
         """The tokens, as they are compared, that are not visible."""
-        return tokens.difference(*[block.tokens for block in self._blocks])
+        return tokens.difference(*[block.tokens for block in self._token_blocks])
 
     def missing_numbers(self, numbers: set[str]) -> set[str]:
         """The numbers that are not visible, with or without signs and separators."""
-        return self.missing_tokens(numbers).difference(*[block.numbers for block in self._blocks])
+        return self.missing_tokens(numbers).difference(*[block.numbers for block in self._token_blocks])
 
     def missing_endings(self, endings: set[str]) -> set[str]:
         """The endings of two parts that no visible path has."""
-        return endings.difference(*[block.endings for block in self._blocks])
+        return endings.difference(*[block.endings for block in self._token_blocks])
 
     @cached_property
     def _plain(self) -> str:
@@ -127,7 +127,7 @@ class VisibleText:
         """Whether a path is visible as written or by its last two parts."""
         plain = path.removeprefix("./").rstrip("/")
         ending = last_two_parts(plain) if "/" in plain else ""
-        for block in self._blocks:
+        for block in self._token_blocks:
             if plain in block.tokens or ending in block.endings:
                 return True
         # A path with blanks, Chinese or backslashes is no single token, so that the text is searched.

@@ -36,7 +36,7 @@ from palimpsest.coding.rules import Rule, check_reach, deny_rules, parse_rule
 from palimpsest.coding.settings import CodingSettings, Inherited, McpSettings, narrowed
 from palimpsest.coding.tools.sandbox import Area, Sandbox, find_sandbox
 from palimpsest.coding.tools.search import GLOB, GREP
-from palimpsest.coding.tools.tasks import TaskGraph
+from palimpsest.coding.tools.tasks import TaskGraph, plan_tool
 from palimpsest.coding.tools.toolset import Toolset, standard_tools, task_graph
 from palimpsest.coding.world import ContextParts, LocalWorld, WorldNow, memory_shelf, session_state, shelf_of, skills_of, unconfined
 from palimpsest.core.errors import BadInput
@@ -51,10 +51,11 @@ from palimpsest.policies.profile import Profile
 from palimpsest.sources.progress import StateMachine
 from palimpsest.stores.config import StatesConfig
 from palimpsest.stores.config_files import FILE_NAME, Settings, project_denials
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.stores.project import project_hooks, trust_of
+from palimpsest.stores.sessions import ResultFiles
 from palimpsest.stores.snapshots import SnapshotLimits
-from palimpsest.stores.trust import FilePermissionRules, MemoryPermissionRules
+from palimpsest.stores.trust import PermissionRules
 from palimpsest.wire.models import ModelCard, card, recorded_card, stand_in_note
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class RecordedChoice(NamedTuple):
 _NEW_SESSION: Final = RecordedChoice()
 
 
-def recorded_choice(home: AnyHome, session: str) -> RecordedChoice:
+def recorded_choice(home: Home, session: str) -> RecordedChoice:
     """Return model, profile and mode of a session; empty ones for an empty id. Raises `PalimpsestError` if the log cannot be read."""
     if not session:
         return _NEW_SESSION
@@ -81,7 +82,7 @@ def recorded_choice(home: AnyHome, session: str) -> RecordedChoice:
 
 
 def coding_agent(
-    home: AnyHome,
+    home: Home,
     settings: Settings,
     coding: CodingSettings,
     *,
@@ -110,7 +111,7 @@ def coding_agent(
     if asks_at_once:
         providers(model, "turn")
     profile = profile_of(settings, recorded.profile, os.environ)
-    trust = trust_of(home.folder, root)
+    trust = trust_of(home, root)
     own, found = config.hooks, project_hooks(root, _user_file(home))
     hooks = configured_hooks(own, found, trust, cwd=root, environment=os.environ, withheld=coding.withheld)
     coding = replace(coding, hooks=(*hooks.hooks, *coding.hooks))
@@ -126,7 +127,6 @@ def coding_agent(
         jobs=jobs,
         exit_seconds=config.jobs.exit_seconds,
         adjust=lambda around: _with_retries(around, config.retries),
-        drops_blank=drops_blank,
     )
     try:
         opened.resources.push_async_callback(providers.aclose)
@@ -134,10 +134,10 @@ def coding_agent(
     except BaseException:
         opened.release()
         raise
-    return Agent(replace(parts, notices=(*parts.notices, *hooks.notices)))
+    return Agent(replace(parts, notices=(*parts.notices, *hooks.notices), drops_blank=parts.drops_blank and drops_blank))
 
 
-def equip(agent: Agent, home: AnyHome, settings: CodingSettings, approve: Approve = no_approver) -> tuple[str, ...]:
+def equip(agent: Agent, home: Home, settings: CodingSettings, approve: Approve = no_approver) -> tuple[str, ...]:
     """Give an agent that has not begun the standard tools, permissions, sandbox and context of its project folder.
 
     Returns what the user should know. The resources of the tools are released when the agent is closed. Raises `BadInput` for a malformed
@@ -153,8 +153,8 @@ def _with_retries(around: Environment, retries: int | None) -> Environment:
     return around if retries is None else replace(around, retries=replace(around.retries, retries=retries))
 
 
-def _user_file(home: AnyHome) -> Path | None:
-    return None if home.folder is None else home.folder / FILE_NAME
+def _user_file(home: Home) -> Path | None:
+    return None if home.local_folder is None else home.local_folder / FILE_NAME
 
 
 def _check_limits(settings: Settings, model: ModelCard, cards: tuple[ModelCard, ...]) -> None:
@@ -271,8 +271,6 @@ class ProfileParts:
         """Return the tool that hands a plan over, if plans are kept."""
         if self.plan is None:
             return ()
-        from palimpsest.coding.tools.tasks import plan_tool  # few profiles need it
-
         return (plan_tool(self._keep, lambda: mode() == "plan"),)
 
     def look(self, look: Looking) -> Looking:
@@ -286,7 +284,7 @@ class ProfileParts:
         return path
 
 
-def profile_parts(session: Session, root: Path, home: AnyHome) -> ProfileParts:
+def profile_parts(session: Session, root: Path, home: Home) -> ProfileParts:
     """Return what the profile of a session adds in a project folder; sub-agents have nothing of it.
 
     Raises `BadInput` for a setting that names nothing, and `StoreError` if the folder for temporary files cannot be made.
@@ -300,7 +298,6 @@ def profile_parts(session: Session, root: Path, home: AnyHome) -> ProfileParts:
     if session.log.opened.opener is not None or not (profile.scratchpad or profile.keeps_plan):
         return ProfileParts(session)
     from palimpsest.stores.scratch import PlanFile, scratch_folder
-    from palimpsest.stores.sessions import ResultFiles
 
     files = home.store.result_files(session.log.session)
     plan = PlanFile(files.folder) if profile.keeps_plan and isinstance(files, ResultFiles) else None
@@ -317,20 +314,20 @@ class ProjectRules:
     `complaints` are about kept answers that cannot be read.
     """
 
-    kept: MemoryPermissionRules | FilePermissionRules
+    kept: PermissionRules
     given: tuple[Rule, ...]
     denied: tuple[Rule, ...]
     installed: InstalledTools
     complaints: tuple[str, ...] = ()
 
 
-def read_project(home: AnyHome, root: Path, settings: CodingSettings, profile: Profile) -> ProjectRules:
+def read_project(home: Home, root: Path, settings: CodingSettings, profile: Profile) -> ProjectRules:
     """Read what a project or a user may have spoilt. Raises `BadInput` for a malformed rule, or a state that the task cannot have."""
     if settings.states is not None:
         require_source(profile)
     elif settings.state:
         raise BadInput("there are no states; declare them as states.names in the settings", where=f"--state {settings.state[:60]}")
-    kept = MemoryPermissionRules() if home.folder is None else FilePermissionRules(home.folder, root)
+    kept = PermissionRules(home, root)
     installed = installed_tools() if settings.tools is None else InstalledTools(settings.tools)
     # A sub-agent has the tools of the MCP servers of its parent.
     served = () if settings.inherited is None else settings.inherited.served()
@@ -386,7 +383,7 @@ def _equipped(
     own = (*toolset.tools, *added.tools(lambda: mode.current), *child_tools(children), *memory_tools(memory))
     deferred = _declared(session, own, project.installed, settings, shell=shell, business=business)
     deferred.tools.update({name: gate.screened(deferred.tools[name]) for name in (GREP, GLOB) if name in deferred.tools})
-    wanted, unserved = session_servers(settings, root, home.folder)
+    wanted, unserved = session_servers(settings, root, home)
     servers = McpServers(session, workspace, wanted, settings, environment=environment, deferred=deferred)
     opened.resources.push_async_callback(servers.close)
     around = ContextParts(inherited.sandbox, area, mode, gate, tasks, deferred, servers, children, business)
@@ -425,7 +422,7 @@ def _equipped_child(opened: Parts, settings: CodingSettings, approve: Approve, f
 def _toolset(
     session: Session,
     root: Path,
-    home: AnyHome,
+    home: Home,
     settings: CodingSettings,
     installed: InstalledTools,
     *,
@@ -451,15 +448,15 @@ def _toolset(
     )
 
 
-def _area(workspace: Workspace, home: AnyHome, settings: CodingSettings) -> Area:
+def _area(workspace: Workspace, home: Home, settings: CodingSettings) -> Area:
     """Return what commands may use: they read the notes that are plain files, and never write them."""
-    hidden = () if home.folder is None else (home.folder,)
+    hidden = () if home.local_folder is None else (home.local_folder,)
     notes = () if workspace.notes is None else (workspace.notes,)
     return Area.of(workspace, network=settings.network, hidden=hidden, shown=(*settings.shown, *notes))
 
 
 def _turn_files(
-    home: AnyHome, root: Path, settings: CodingSettings, gate: Gatekeeper, children: ChildAgents
+    home: Home, root: Path, settings: CodingSettings, gate: Gatekeeper, children: ChildAgents
 ) -> tuple[TurnSnapshots, tuple[str, ...]]:
     """Keep the files around turns in the folders of the user, without what a profile adds. Returns what cannot be kept, too."""
     folders = (root, *Workspace(root, settings.folders).extra) if settings.snapshots else ()
@@ -470,7 +467,7 @@ def _statement(sandbox: Sandbox) -> tuple[str, ...]:
     return () if sandbox.replaces_questions else (sandbox.describe(),)
 
 
-def _workspace(session: Session, root: Path, home: AnyHome, folders: tuple[Path, ...], memory: SessionMemory | None) -> Workspace:
+def _workspace(session: Session, root: Path, home: Home, folders: tuple[Path, ...], memory: SessionMemory | None) -> Workspace:
     """Return the folders in which the tools work: the project, those that the user granted, and that of notes which are plain files."""
     writer, shelf = confined_writer(root, *folders), shelf_of(session.log, home.store, partial(memory_shelf, memory))
     workspace = Workspace(root, folders, keep=home.blobs.put, write=writer, known=session.known_files, shelf=shelf)
@@ -525,7 +522,8 @@ def _declared(
     business: BusinessState | None,
 ) -> DeferredTools:
     """The tools that are declared to the model, and those that it has to search for."""
-    enabled = [tool for tool in offered if settings.offers(tool.name)]
+    only = settings.only
+    enabled = [tool for tool in offered if tool.name not in settings.disabled and (only is None or tool.name in only)]
     own = [tool for tool in enabled if tool not in installed.tools]
     if session.profile.tool_forms != "own" or session.card.wire == "responses":
         from palimpsest.coding.codex_tools import in_forms  # most sessions declare our tools as they are

@@ -117,7 +117,11 @@ def writes_patches(card: ModelCard) -> bool:
 
 
 def free_patch(own: AgentTool, *, codex: bool = False) -> AgentTool:
-    """`apply_patch` as a free-form tool with its grammar; with `codex` its result is worded as there."""
+    """`apply_patch` as a free-form tool with its grammar.
+
+    With `codex` its result is worded as there, and no file must have been read by a tool of ours before: these models read by commands, and
+    the lines of a patch have to fit the file.
+    """
     description = (
         "Change files by a patch, which is the whole input: plain text in the given grammar and no JSON. All files are changed or none."
     )
@@ -125,15 +129,18 @@ def free_patch(own: AgentTool, *, codex: bool = False) -> AgentTool:
     if not codex:
         return tool
 
+    async def check(text: str, workspace: Workspace) -> ToolOutput | None:
+        return await tool.check(text, msgspec.structs.replace(workspace, reads_first=False))
+
     async def run(text: str, workspace: Workspace) -> ToolOutput:
-        output = await tool.run(text, workspace)
+        output = await tool.run(text, msgspec.structs.replace(workspace, reads_first=False))
         head, *lines = output.text.split("\n")
         if output.error or head != "Patched:":
             return output
         named = (f"M{line[1:]}" if line.startswith("U ") else line for line in lines)
         return replace(output, text="\n".join(("Success. Updated the following files:", *named)))
 
-    return replace(tool, run=run)
+    return replace(tool, run=run, check=check)
 
 
 def _patch_arguments(text: str) -> str:

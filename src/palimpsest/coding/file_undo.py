@@ -394,12 +394,12 @@ class FileRewinding:
 
         Raises `BadInput` if there are conflicts and not `partial`, when nothing is changed, and `StoreError` if a file cannot be written.
         """
-        self._write(plan, partial=partial)
+        self._write_back(plan, partial=partial)
         event = rewind(self._log, plan.to, files=True, why=why)
         self._log.sync()
         return event
 
-    def _write(self, plan: RewindPlan, *, partial: bool) -> None:
+    def _write_back(self, plan: RewindPlan, *, partial: bool) -> None:
         if plan.conflicts and not partial:
             names = ", ".join(recordable(conflict.path) for conflict in plan.conflicts[:5])
             more = f" and {len(plan.conflicts) - 5} more" if len(plan.conflicts) > 5 else ""

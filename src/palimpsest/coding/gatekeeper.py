@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
 from msgspec import structs
 
@@ -22,7 +22,7 @@ from palimpsest.core.errors import BadInput, CallOpen
 from palimpsest.core.events import ModeChanged
 from palimpsest.core.items import ToolCall
 from palimpsest.core.plans import Look
-from palimpsest.stores.trust import FilePermissionRules, MemoryPermissionRules
+from palimpsest.stores.trust import PermissionRules
 
 if TYPE_CHECKING:
     from palimpsest.coding.permissions import Permissions
@@ -65,20 +65,20 @@ class LiveMode:
             raise BadInput("a sub-agent follows the mode of the agent that started it; change that one")
         if mode in self.collaborations or (self.collaborations and mode == DEFAULT_COLLABORATION):
             self._collaboration = "" if mode == DEFAULT_COLLABORATION else mode
-            self._record(self._own)
+            self._record_mode(self._own)
             return
         found: Mode | None = next((known for known in get_args(Mode) if known == mode), None)
         if found is None:
             known = (*get_args(Mode), *self.collaborations, *([DEFAULT_COLLABORATION] if self.collaborations else []))
             raise BadInput(f"there is no mode {mode!r}; the modes are {', '.join(known)}", where="mode")
-        self._record(found)
+        self._record_mode(found)
         self._own = found
 
     def record(self) -> None:
         """Record the mode if the log has another one. During a model call nothing is recorded; the next safe point does it."""
-        self._record(self.current)
+        self._record_mode(self.current)
 
-    def _record(self, mode: Mode) -> None:
+    def _record_mode(self, mode: Mode) -> None:
         view = self._session.log.view
         if (view.mode, view.collaboration) != (mode, self.collaboration):
             with suppress(CallOpen):
@@ -86,7 +86,6 @@ class LiveMode:
 
 
 _MOST_NAMED: Final = 5
-KeptRules: TypeAlias = FilePermissionRules | MemoryPermissionRules
 
 
 class RuleSet(NamedTuple):
@@ -98,7 +97,7 @@ class RuleSet(NamedTuple):
 
 
 def user_rules(
-    kept: KeptRules, allow: Iterable[str], deny: Iterable[str], tools: Collection[str]
+    kept: PermissionRules, allow: Iterable[str], deny: Iterable[str], tools: Collection[str]
 ) -> tuple[tuple[Rule, ...], tuple[str, ...]]:
     """The rules of the user, and complaints about answers "always" that cannot be read any more, which are asked about again.
 
@@ -118,7 +117,7 @@ def user_rules(
 class LiveRules:
     """The rules that answers "always" have created since the start, for an agent and its sub-agents; `kept` stores them for later ones."""
 
-    def __init__(self, kept: KeptRules) -> None:
+    def __init__(self, kept: PermissionRules) -> None:
         self._kept = kept
         self.added: tuple[str, ...] = ()
 

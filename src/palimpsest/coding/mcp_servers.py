@@ -14,6 +14,7 @@ from palimpsest.agent.workspace import Workspace
 from palimpsest.coding.settings import CodingSettings
 from palimpsest.core.events import Failed
 from palimpsest.core.items import Part, Text
+from palimpsest.stores.home import Home
 from palimpsest.stores.project import ConfiguredServers, McpServer, configured_servers, project_command, trust_of
 
 if TYPE_CHECKING:
@@ -31,10 +32,10 @@ def is_sdk_missing(error: ModuleNotFoundError) -> bool:
     return (error.name or "").partition(".")[0] in _SDK
 
 
-def session_servers(settings: CodingSettings, root: Path, home: Path | None) -> tuple[tuple[McpServer, ...], tuple[str, ...]]:
+def session_servers(settings: CodingSettings, root: Path, home: Home) -> tuple[tuple[McpServer, ...], tuple[str, ...]]:
     """Return the servers that may be started in a project, and what the user should know about the others.
 
-    A server that the project names is started only if the user trusted exactly its definition. `home` is the folder that keeps the trust.
+    A server that the project names is started only if the user trusted exactly its definition. `home` keeps the trust.
     """
     if not settings.mcp.active:
         return (), ()
@@ -140,7 +141,7 @@ class McpServers:
 
     async def _started(self) -> Sequence["ServerConnection"]:
         if self._connections is None:
-            self._connections = await self._session.environment.offload(self._made) or []
+            self._connections = await self._session.environment.offload(self._new_connections) or []
             for connection in self._connections:
                 connection.start()
             if not self._connections:
@@ -151,7 +152,7 @@ class McpServers:
                         await connection.started()
         return self._connections
 
-    def _made(self) -> list["ServerConnection"] | None:
+    def _new_connections(self) -> list["ServerConnection"] | None:
         """The connections, not started; `None` if the SDK is not installed. Importing it takes most of a second."""
         try:
             from palimpsest.coding.mcp.connection import connection_to  # it imports the SDK

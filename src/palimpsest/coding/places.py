@@ -16,7 +16,7 @@ from palimpsest.coding.shell_lines import Word
 _MOST_LINKS: Final = 40
 _MOST_MATCHES: Final = 2_000
 # What these hold depends on the process that looks.
-_VOLATILE: Final = tuple(Path(each) for each in ("/proc", "/sys", "/dev"))
+_VOLATILE: Final = (Path("/proc"), Path("/sys"), Path("/dev"))
 _MOST_STARS: Final = 2
 _GLOB: Final = re.compile(r"[*?\[]")
 

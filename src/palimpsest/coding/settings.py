@@ -95,10 +95,6 @@ class CodingSettings:
     only: frozenset[str] | None = None
     inherited: Inherited | None = None
 
-    def offers(self, tool: str) -> bool:
-        """Whether a tool may be offered to the model, by its name."""
-        return tool not in self.disabled and (self.only is None or tool in self.only)
-
 
 def narrowed(settings: CodingSettings, role: AgentRole, inherited: Inherited) -> CodingSettings:
     """Return the settings of a sub-agent: those of its parent without the tools and the mode that its role does not have.

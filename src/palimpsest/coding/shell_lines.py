@@ -116,7 +116,7 @@ class _Reader:
         while self.pending:
             self._visit(self.pending.pop())
 
-    def _text(self, node: Node) -> str:
+    def _source_of(self, node: Node) -> str:
         return self.line[node.start_byte : node.end_byte]
 
     def _visit(self, node: Node) -> None:
@@ -144,7 +144,7 @@ class _Reader:
         end = node.start_byte
         for child in node.children:
             if not _WHITE.fullmatch(self.line[end : child.start_byte]) or (
-                not child.is_named and self._text(child).strip(" \t") not in _TOKENS
+                not child.is_named and self._source_of(child).strip(" \t") not in _TOKENS
             ):
                 self.unclear.append("it joins commands in a way that is not understood")
             end = child.end_byte
@@ -185,18 +185,18 @@ class _Reader:
             elif joined:
                 # The grammar splits some words; what bash makes of them is not certain.
                 self.unclear.append("a word is not understood")
-                words.append(Word(self._text(child), static=False))
+                words.append(Word(self._source_of(child), static=False))
             else:
                 words.append(self._word(child.named_children[0] if child.type == "command_name" and child.named_children else child))
         self.commands.append(LineCommand(tuple(words), tuple(assignments), (*redirections, *more)))
 
     def _assignment(self, node: Node) -> Word:
-        name, equals, value = self._text(node).partition("=")
+        name, equals, value = self._source_of(node).partition("=")
         children = node.named_children
         if not equals or not name.isidentifier() or len(children) > 2 or any(child.type == "array" for child in children):
             self.unclear.append("it assigns to a part of a variable")
             self.pending += reversed(children)
-            return Word(self._text(node), static=False)
+            return Word(self._source_of(node), static=False)
         if len(children) < 2:
             return Word(f"{name}=", static=not value)
         word = self._word(children[1])
@@ -209,9 +209,9 @@ class _Reader:
             # What a here-document holds is expanded or not by rules that the grammar follows only in part.
             self.unclear.append("it has a here-document")
             self.pending += [child for child in reversed(node.named_children) if child.type != "heredoc_start"]
-            return [Redirection("<<", Word(self._text(targets[0]) if targets else ""))]
+            return [Redirection("<<", Word(self._source_of(targets[0]) if targets else ""))]
         if not targets:
-            return [Redirection(self._text(node).strip(), Word(""))]
+            return [Redirection(self._source_of(node).strip(), Word(""))]
         if len(targets) > 1:
             self.unclear.append("arguments follow a redirection")
         operator = self.line[node.start_byte : targets[0].start_byte].strip()
@@ -235,7 +235,7 @@ class _Reader:
 
     def _pieces(self, node: Node) -> tuple[str, str, bool]:
         """The text of a word, the same with every quoted character as `_`, and whether it is the same in every shell."""
-        source = self._text(node)
+        source = self._source_of(node)
         match node.type:
             case "word" | "number" | "special_character":
                 bare = _ESCAPE.sub("_", source)

@@ -44,7 +44,7 @@ from palimpsest.memory.session_memory import SessionMemory
 from palimpsest.sources.instructions import nested_instructions
 from palimpsest.sources.source import FolderEntry, GitFacts, NetworkPolicy, SessionState, folded_at
 from palimpsest.stores.sessions import ResultFiles
-from palimpsest.stores.shadow_git import Wrap
+from palimpsest.stores.shadow_git import Wrap, borrowed_git, bounded_file
 
 MOST_ENTRIES: Final = 20_000
 MOST_MATCHES: Final = 500
@@ -185,8 +185,6 @@ def git_facts(cwd: str, wrap: Wrap, temp: Path | None = None) -> GitFacts | None
     """
     if not any(os.path.lexists(folder / ".git") for folder in (Path(cwd).resolve(), *Path(cwd).resolve().parents)):
         return None
-    from palimpsest.stores.shadow_git import borrowed_git
-
     try:
         with borrowed_git(Path(cwd), seconds=GIT_SECONDS, temp=temp) as git:
             if git is None:
@@ -209,8 +207,6 @@ def git_head(folder: Path) -> str | None:
         place = parent / ".git"
         try:
             if place.is_dir():
-                from palimpsest.stores.shadow_git import bounded_file
-
                 return bounded_file(place / "HEAD", _HEAD_BYTES).decode("utf-8", "replace") or None
             if place.exists():
                 return None
@@ -259,13 +255,13 @@ def _page(url: str, limit: int, *, private: bool) -> str | _NoPage:
                         continue
                     if not response.is_success:
                         return _NoPage(f"the server answered {response.status_code}")
-                    return _text(response.iter_bytes(), limit, deadline)
+                    return _page_text(response.iter_bytes(), limit, deadline)
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
         return _NoPage(" ".join(str(error).split())[:_LINE_CHARS] or type(error).__name__)
     return _NoPage(f"it was redirected more than {_REDIRECTS} times")
 
 
-def _text(chunks: Iterator[bytes], limit: int, deadline: float) -> str | _NoPage:
+def _page_text(chunks: Iterator[bytes], limit: int, deadline: float) -> str | _NoPage:
     data = b""
     for chunk in chunks:
         data += chunk[: limit - len(data)]
@@ -512,9 +508,9 @@ def _places(store: SessionArchive, session: str) -> tuple[Path, ...]:
 
 def memory_shelf(memory: SessionMemory | None) -> tuple[Path, ...]:
     """Return folders that exist; none without memory, and none that is a link."""
-    if memory is None or memory.home.folder is None or not memory.has_summaries():
+    if memory is None or memory.home.local_folder is None or not memory.has_summaries():
         return ()
-    folder, root = memory.home.folder / "memory", memory.session.profile.notes.root
+    folder, root = memory.home.local_folder / "memory", memory.session.profile.notes.root
     scopes = (notebook.scope for notebook in memory.memories.notebooks) if not root else ()
     places = (folder / root,) if root else tuple(folder / scope / _SUMMARIES for scope in scopes)
     return tuple(place.resolve() for place in places if place.is_dir() and not place.is_symlink())

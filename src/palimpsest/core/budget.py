@@ -7,8 +7,6 @@ from palimpsest.core.items import Thinking, Value
 from palimpsest.core.tokens import CountsTokens
 from palimpsest.core.view import Reported, View
 
-Decision: TypeAlias = Literal["rest", "warn", "clear", "compact", "block"]
-
 
 class Budget(Value, frozen=True):
     """The thresholds of one model under one budget rule, in tokens (`bytes_at`: bytes). A threshold of `None` is never reached.
@@ -25,21 +23,6 @@ class Budget(Value, frozen=True):
     block_at: int | None = None
     bytes_at: int | None = None
     error_at: int | None = None
-
-
-def decide(used_tokens: int, budget: Budget, used_bytes: int = 0) -> Decision:
-    """Return the action of the highest threshold that is reached (`>=`); `rest` if none is."""
-    if _reached(used_tokens, budget.block_at):
-        return "block"
-    if _reached(used_tokens, budget.compact_at) or _reached(used_bytes, budget.bytes_at):
-        return "compact"
-    if _reached(used_tokens, budget.clear_at):
-        return "clear"
-    return "warn" if _reached(used_tokens, budget.warn_at) else "rest"
-
-
-def _reached(size: int, level: int | None) -> bool:
-    return level is not None and size >= level
 
 
 def used(

@@ -66,6 +66,10 @@ class StoreError(PalimpsestError):
     kind = "store"
 
 
+class GitStopped(StoreError):
+    """Git was ended before it had answered, so that nothing is known; it may answer when it is asked again."""
+
+
 class ReadOnly(StoreError):
     """A write to a log that was opened for reading, or that became read-only after a failed sync."""
 

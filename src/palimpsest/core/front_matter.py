@@ -19,7 +19,7 @@ class FrontMatter(Value, frozen=True):
 
     def texts(self) -> dict[str, str]:
         """Return the plain text of each field; of equal keys the last one counts."""
-        return {key: _text(lines) for key, lines in self.fields if key}
+        return {key: _scalar_text(lines) for key, lines in self.fields if key}
 
     def nested(self, key: str, inner: str) -> str:
         """Return the text of an indented field below a field; empty if there is none."""
@@ -57,7 +57,7 @@ def field_line(key: str, value: str) -> str:
     return f"{key}: {quoted}"
 
 
-def _text(lines: str) -> str:
+def _scalar_text(lines: str) -> str:
     """Return the text of a field: of its line, of the indented lines below it, or of a block."""
     first, *rest = lines.split("\n")
     found = _FIELD.match(first)

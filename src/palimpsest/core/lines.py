@@ -61,7 +61,7 @@ def _tool_returned(body: Any) -> bool:
         return False
     if body.exit is not None and type(body.exit) is not int:
         return False
-    return type(body.paths) is tuple and all(type(path) is str for path in body.paths) and _result(body.result)
+    return type(body.paths) is tuple and all(type(path) is str for path in body.paths) and _is_plain_result(body.result)
 
 
 def _model_replied(body: Any) -> bool:
@@ -74,7 +74,7 @@ def _model_replied(body: Any) -> bool:
         return False
     if not (type(usage.output) is type(usage.reasoning) is int) or (body.call is not None and type(body.call) is not int):
         return False
-    return type(body.parts) is tuple and all(map(_content, body.parts))
+    return type(body.parts) is tuple and all(map(_is_plain_content, body.parts))
 
 
 def _user_said(body: Any) -> bool:
@@ -83,16 +83,16 @@ def _user_said(body: Any) -> bool:
     return type(body.parts) is tuple and all(map(_is_plain_text, body.parts))
 
 
-def _content(content: Any) -> bool:
+def _is_plain_content(content: Any) -> bool:
     check = _CONTENTS.get(type(content))
     return check is not None and check(content)
 
 
 def _is_plain_text(part: Any) -> bool:
-    return type(part) is Text and _text(part)
+    return type(part) is Text and _has_plain_text(part)
 
 
-def _text(text: Any) -> bool:
+def _has_plain_text(text: Any) -> bool:
     strings = type(text.text) is type(text.phase) is type(text.ref) is type(text.role) is str
     return strings and text.role in _ROLES and type(text.attached) is bool
 
@@ -102,7 +102,7 @@ def _call(call: Any) -> bool:
     return strings and type(call.given) is type(call.kind) is str and call.form in _FORMS
 
 
-def _result(result: Any) -> bool:
+def _is_plain_result(result: Any) -> bool:
     strings = type(result.call_id) is type(result.blob) is type(result.ref) is type(result.form) is str
     if not strings or type(result.error) is not bool or result.form not in _FORMS or type(result.parts) is not tuple:
         return False
@@ -120,7 +120,12 @@ def _thinking(thinking: Any) -> bool:
 
 
 _BODIES: Mapping[type, Callable[[Any], bool]] = {ToolReturned: _tool_returned, ModelReplied: _model_replied, UserSaid: _user_said}
-_CONTENTS: Mapping[type, Callable[[Any], bool]] = {Text: _text, ToolCall: _call, ToolResult: _result, Thinking: _thinking}
+_CONTENTS: Mapping[type, Callable[[Any], bool]] = {
+    Text: _has_plain_text,
+    ToolCall: _call,
+    ToolResult: _is_plain_result,
+    Thinking: _thinking,
+}
 
 
 FORMAT = 1
@@ -128,10 +133,6 @@ MAX_LINE = 64 * 1024 * 1024
 _ENVELOPE = 1024
 _SHORT = 512
 GENESIS = ""
-
-Upcaster: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
-# By format version: a function that turns a body of that version into one of the next.
-UPCASTERS: Mapping[int, Upcaster] = {}
 
 TAGS: frozenset[str] = frozenset(str(body.__struct_config__.tag) for body in get_args(Body))
 
@@ -223,15 +224,15 @@ def decode_chunk(chunk: bytes, where: str, offset: int = 0) -> list[Event]:
         return [decode_line(line, where, start) for line, start in zip(lines, starts, strict=False) if line.strip()]
 
 
-def decode_line(line: bytes, where: str, offset: int = 0, upcasters: Mapping[int, Upcaster] = UPCASTERS) -> Event:
-    """Return the event on a line of this or an older format; new event types become `Unknown`. Raises `BadLog` or `NewerFormat`."""
+def decode_line(line: bytes, where: str, offset: int = 0) -> Event:
+    """Return the event on a line; new event types become `Unknown`. Raises `BadLog` or `NewerFormat`."""
     try:
         return _events.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return _decode_slowly(line, f"{where}, byte {offset}", upcasters)
+        return _decode_slowly(line, f"{where}, byte {offset}")
 
 
-def _decode_slowly(line: bytes, place: str, upcasters: Mapping[int, Upcaster]) -> Event:
+def _decode_slowly(line: bytes, place: str) -> Event:
     try:
         envelope = _envelopes.decode(line)
         tag = _tags.decode(envelope.body).type
@@ -243,8 +244,10 @@ def _decode_slowly(line: bytes, place: str, upcasters: Mapping[int, Upcaster]) -
         raise NewerFormat(
             f"event {envelope.seq} has format {envelope.v}, this version reads up to {FORMAT}; update palimpsest", where=place
         )
+    if envelope.v < FORMAT:
+        raise BadLog(f"event {envelope.seq} has format {envelope.v}, which never was", where=place)
     try:
-        body = _decode_body(envelope, tag, upcasters)
+        body = _decode_body(envelope, tag)
     except UnicodeDecodeError as error:
         raise BadLog(f"event {envelope.seq} ({tag}) is not UTF-8 ({error.reason})", where=place) from error
     except msgspec.DecodeError as error:
@@ -252,17 +255,12 @@ def _decode_slowly(line: bytes, place: str, upcasters: Mapping[int, Upcaster]) -
     return Event(envelope.seq, envelope.parent, envelope.at, envelope.prev, body, digest=envelope.digest)
 
 
-def _decode_body(envelope: _Envelope, tag: str, upcasters: Mapping[int, Upcaster]) -> Body:
-    if envelope.v == FORMAT:
-        if tag in LEGACY:
-            return LEGACY[tag](bytes(envelope.body))
-        if tag not in TAGS:
-            return Unknown(Raw(bytes(envelope.body)), tag)
-        return cast("Body", _bodies.decode(envelope.body))
-    content: dict[str, Any] = msgspec.json.decode(envelope.body)
-    for version in range(envelope.v, FORMAT):
-        content = upcasters[version](content)
-    return cast("Body", msgspec.convert(content, Body))
+def _decode_body(envelope: _Envelope, tag: str) -> Body:
+    if tag in LEGACY:
+        return LEGACY[tag](bytes(envelope.body))
+    if tag not in TAGS:
+        return Unknown(Raw(bytes(envelope.body)), tag)
+    return cast("Body", _bodies.decode(envelope.body))
 
 
 class _SideCalled(Struct, frozen=True):

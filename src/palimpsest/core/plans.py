@@ -3,7 +3,8 @@
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from math import inf
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from msgspec import field as renamed
 from msgspec import structs
@@ -27,7 +28,7 @@ from palimpsest.core.events import (
 from palimpsest.core.items import EMPTY_MAPPING, Edit, FrozenDict, Item, Value, frozen
 from palimpsest.core.ledger import JobState
 from palimpsest.core.lines import Path
-from palimpsest.core.spending import Ledger
+from palimpsest.core.spending import PRICE_STEPS, Ledger
 from palimpsest.core.tokens import TokenSizes
 from palimpsest.core.view import View
 
@@ -41,107 +42,143 @@ JobMoment: TypeAlias = Literal["said", "replied", "turn_ends", "idle", "session_
 PARTS = 28_400
 
 
-class CardPrices(Protocol):
-    """Prices of a model in dollars per million tokens; a cache price of `None` means that the part is billed as input."""
+LONG_SUFFIX: Final = "[1m]"
+"""The end of the name of a model that asks for its long window."""
+WireName: TypeAlias = Literal["anthropic", "responses", "chat"]
+ThinkingMode: TypeAlias = Literal["none", "budget", "adaptive", "always"]
+"""How a model is asked to think: never, with a budget of tokens, adaptively, or not at all because it always does."""
+
+
+class LongPrices(Value, frozen=True):
+    """Dollars per million tokens for calls whose prompt has more than `above` tokens, one of `PRICE_STEPS`."""
+
+    above: int
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+    cache_write_long: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.above not in PRICE_STEPS:
+            steps = ", ".join(map(str, PRICE_STEPS))
+            raise BadInput(f"long prompts may have another price above {steps} tokens, not above {self.above}", where="prices.long.above")
+
+
+class Prices(Value, frozen=True):
+    """Dollars per million tokens; tokens whose cache price is `None` cost as much as input.
+
+    Prices of zero are unknown, unless the model is `free`. They hold from the day `since` on (ISO 8601, UTC), and `before` it others.
+    `later` are those of the last day that is known, with all before them; `None` if these are the last.
+    """
+
+    input: float = 0.0
+    output: float = 0.0
+    cache_read: float | None = None
+    cache_write: float | None = None
+    cache_write_long: float | None = None
+    long: LongPrices | None = None
+    free: bool = False
+    since: str = ""
+    before: "Prices | None" = None
+    later: "Prices | None" = None
+
+    def __post_init__(self) -> None:
+        for name in ("input", "output", "cache_read", "cache_write", "cache_write_long"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < inf:
+                raise BadInput(f"a price must be a number of dollars that is not negative, not {value}", where=f"prices.{name}")
+            if self.free and value:
+                raise BadInput(f"a free model has no price of {value}", where=f"prices.{name}")
 
     @property
-    def input(self) -> float:
-        """Input that is not read from the cache."""
-        ...
+    def are_known(self) -> bool:
+        """Whether these are prices at all."""
+        return self.free or self.input > 0 or self.output > 0
+
+    def on(self, day: str) -> "Prices":
+        """The prices of a day, given as ISO 8601."""
+        found = self if self.later is None else self.later
+        while day < found.since and found.before is not None:
+            found = found.before
+        return found
+
+
+class ModelCard(Value, frozen=True):
+    """The facts about a model: wire, limits in tokens, media, cache and prices.
+
+    `system_messages` says whether system messages may stand inside the conversation; `None` leaves it to the wire.
+    `thinking` says how the model is asked to think: within a budget of tokens, adaptively, or not at all because it always does.
+    `thinks_unasked` says that it thinks without being asked, which counts towards `max_tokens`; `thinking_off` is the type that asks it
+    not to. `default_effort` is the effort it works with unasked; empty if that is not known, and
+    `least_effort` the lowest that it accepts, if it refuses lower ones. `chat_tools` says whether it can be offered tools over OpenAI's
+    Chat Completions: always, only at effort `none`, or never. `forced_tools` says whether a tool call may
+    be demanded, `sampling` whether it accepts a temperature, and `prefill` whether the list may end with a message of the model.
+    `compaction` says when the provider summarises: at a threshold only, or also on demand.
+    `binds_thinking` says that each thinking block is bound to all that was sent before it: an edit of the past makes it unusable.
+    `diagnoses_cache` says that its provider, at its own address, can be asked why its cache missed.
+    `reads_thinking` names other models whose thinking this one reads. `drops_reasoning` says that the server leaves out reasoning behind
+    a changed history without reporting it.
+    """
+
+    name: str
+    wire: WireName
+    provider: str
+    window: int
+    reply: int
+    family: str = ""
+    api_name: str = ""
+    input_limit: int | None = None
+    images: bool = True
+    documents: bool = False
+    audio: bool = False
+    thinking: ThinkingMode = "none"
+    thinks_unasked: bool = False
+    thinking_off: Literal["disabled", "between_tools"] = "disabled"
+    default_effort: str = ""
+    least_effort: str = ""
+    chat_tools: Literal["always", "unthinking", "never"] = "always"
+    forced_tools: bool = True
+    sampling: bool = True
+    prefill: bool = True
+    compaction: Literal["none", "threshold", "demand"] = "none"
+    cache: Literal["none", "breakpoints", "automatic"] = "none"
+    cache_minimum: int = 1024
+    cache_edits: bool = False
+    prices: Prices = Prices()
+    call_ids: Literal["any", "claude", "mistral"] = "any"
+    system_messages: bool | None = None
+    binds_thinking: bool = False
+    reads_thinking: tuple[str, ...] = ()
+    drops_reasoning: bool = False
+    diagnoses_cache: bool = False
 
     @property
-    def output(self) -> float:
-        """Output."""
-        ...
+    def takes_system_messages(self) -> bool:
+        """Whether system messages may stand inside the conversation; by default on every wire but Anthropic Messages."""
+        return self.wire != "anthropic" if self.system_messages is None else self.system_messages
 
     @property
-    def cache_read(self) -> float | None:
-        """Input that is read from the cache."""
-        ...
+    def takes_tool_changes(self) -> bool:
+        """Whether tools that come and go are announced inside the conversation, because another list of tools would be an edit of all."""
+        if self.wire == "responses":
+            return self.drops_reasoning
+        return self.wire == "anthropic" and self.binds_thinking and self.takes_system_messages
 
     @property
-    def cache_write(self) -> float | None:
-        """Input that is written to the cache with the default lifetime."""
-        ...
-
-    @property
-    def cache_write_long(self) -> float | None:
-        """Input that is written to the cache with the extended lifetime."""
-        ...
-
-
-class Card(Protocol):
-    """The facts about a model that a policy may use."""
-
-    @property
-    def name(self) -> str:
-        """Name of the model."""
-        ...
-
-    @property
-    def provider(self) -> str:
-        """Name of the provider that serves the model."""
-        ...
-
-    @property
-    def wire(self) -> str:
-        """Name of the wire format of its requests."""
-        ...
-
-    @property
-    def window(self) -> int:
-        """Size of the context window, in tokens."""
-        ...
+    def thinks(self) -> bool:
+        """Whether the model can think."""
+        return self.thinking != "none"
 
     @property
     def working_window(self) -> int:
-        """Tokens of a prompt up to which the model is meant to be used, which is less where the price of the whole call rises."""
-        ...
+        """Tokens of a prompt up to which the model is meant to be used: its limit, or less if the price of the whole call rises earlier.
 
-    @property
-    def reply(self) -> int:
-        """Longest reply, in tokens."""
-        ...
-
-    @property
-    def images(self) -> bool:
-        """Whether it accepts images."""
-        ...
-
-    @property
-    def cache(self) -> Literal["none", "breakpoints", "automatic"]:
-        """Kind of prompt cache: none, filled at the breakpoints of a request, or automatic."""
-        ...
-
-    @property
-    def cache_minimum(self) -> int:
-        """Shortest prefix that is cached, in tokens."""
-        ...
-
-    @property
-    def cache_edits(self) -> bool:
-        """Whether the provider clears tool results itself when a request asks for it."""
-        ...
-
-    @property
-    def compaction(self) -> Literal["none", "threshold", "demand"]:
-        """Whether the provider summarises the conversation: never, at a threshold only, or also on demand."""
-        ...
-
-    @property
-    def binds_thinking(self) -> bool:
-        """Whether its thinking is refused or dropped once anything before it has changed."""
-        ...
-
-    @property
-    def drops_reasoning(self) -> bool:
-        """Whether the provider silently leaves out reasoning once anything before it has changed."""
-        ...
-
-    @property
-    def prices(self) -> CardPrices:
-        """Its prices."""
-        ...
+        A name that asks for the long window accepts its price.
+        """
+        limit = min(self.window, self.input_limit or self.window)
+        long = self.prices.long
+        return limit if long is None or self.name.endswith(LONG_SUFFIX) else min(limit, long.above)
 
 
 class CachedPrefix(Value, frozen=True):
@@ -316,7 +353,7 @@ class Situation:
 
     view: View
     budget: Budget
-    card: Card
+    card: ModelCard
     moment: Moment
     tokens: TokenSizes
     used: int = 0
@@ -330,7 +367,7 @@ class Situation:
     asked: str = ""
     tools_tokens: int = 0
     incoming: int = 0
-    previous: Card | None = None
+    previous: ModelCard | None = None
     session: str = ""
     child: bool = False
     may_fold: bool = True
@@ -374,7 +411,7 @@ class JobSituation:
     has_news: bool
     usd: float | None
     view: View
-    card: Card
+    card: ModelCard
     health: Health
     ledger: Ledger
     cache: Cache

@@ -226,6 +226,10 @@ class SessionArchive(SessionStore, Protocol):
         """
         ...
 
+    def disk_bytes(self, session: str) -> int:
+        """Return the bytes that are deleted with a session: its log and, where it has some, its other files."""
+        ...
+
     def result_files(self, session: str) -> "ResultStore":
         """Return the store for result files of a session; they are deleted with the session."""
         ...
@@ -353,6 +357,26 @@ class StateSlot(Protocol):
 
     def save(self, data: bytes) -> bool:
         """Replace the value. Returns false if the write failed, which costs only time."""
+        ...
+
+
+class StoredDocument(StateSlot, Protocol):
+    """A small value of a home that is read and replaced whole; `load` and `save` of a slot are its forms that never raise."""
+
+    @property
+    def name(self) -> str:
+        """Name of the document in error messages, usually a path."""
+        ...
+
+    def read(self) -> bytes | None:
+        """Return the value, or `None` if there is none. Raises `StoreError` if it cannot be read."""
+        ...
+
+    def change(self, change: Callable[[bytes | None], bytes | None]) -> None:
+        """Replace the value durably by what `change` makes of it, `None` to delete it; no other process changes it meanwhile.
+
+        Raises `StoreError` if it cannot be read or written.
+        """
         ...
 
 

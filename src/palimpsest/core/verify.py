@@ -35,23 +35,11 @@ class VerifyReport(Value, frozen=True):
     link: str = ""
 
 
-class KeptLink(Value, frozen=True):
-    """The link of an event, as it was kept outside of the home; a negative number means that only the link was kept."""
-
-    seq: int
-    link: str
-
-
-def verify(store: SessionStore, session: str, blobs: Blobs, against: KeptLink | None = None) -> VerifyReport:
-    """Verify a log with the part of its bases that it reads, and return all findings. Raises `BadInput` if there is no such session.
-
-    `against` is compared with the link of its event, which finds also what was changed by a program that computed the chain again.
-    """
+def verify(store: SessionStore, session: str, blobs: Blobs) -> VerifyReport:
+    """Verify a log with the part of its bases that it reads, and return all findings. Raises `BadInput` if there is no such session."""
     with closing(store.open(session)) as lines:
         inspection = _Inspection(session, lines, blobs)
         inspection.read()
-        if against is not None:
-            inspection.compare(against)
         base = inspection.base
         findings = inspection.findings if base is None else [*inspection.findings, *_base_findings(store, base, lines.name, blobs)]
         return VerifyReport(
@@ -102,7 +90,6 @@ class _Inspection:
         # Events that were lost before a repair may have held the calls of later results.
         self._has_lost_events = False
         self._checked: set[str] = set()
-        self._links: dict[str, int] = {}
 
     def read(self) -> None:
         try:
@@ -119,18 +106,6 @@ class _Inspection:
             self._add_finding(
                 self._lines.size, "torn", f"the last line is incomplete ({self._lines.torn} bytes); the next writer cuts it off"
             )
-
-    def compare(self, kept: KeptLink) -> None:
-        """Find the event of a link that was kept elsewhere."""
-        if kept.link in self._links and kept.seq in {-1, self._links[kept.link]}:
-            return
-        if kept.seq > self.last:
-            message = f"the log ends with event {self.last}, and a link of event {kept.seq} was kept: lines were cut from its end"
-        elif kept.seq >= 0:
-            message = f"event {kept.seq} has not the link that was kept: it or an event before it was changed, and the chain computed again"
-        else:
-            message = f"no event has the link {kept.link}: events were changed and the chain computed again, or lines cut from its end"
-        self.findings.append(Finding(self._lines.name, "against", message))
 
     def _check_checkpoint(self) -> None:
         """Check the last line against the checkpoint, because no later line confirms its hash."""
@@ -190,7 +165,6 @@ class _Inspection:
         if self.link is not None and event.prev != self.link:
             self._add_finding(offset, "hash", f"event {event.seq} does not continue the chain: it or the event before was changed")
         self.link = link_of_line(line, event)
-        self._links[self.link] = event.seq
 
     def _check_body(self, offset: int, event: Event) -> None:
         body = event.body

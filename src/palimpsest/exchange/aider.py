@@ -48,7 +48,7 @@ def blocks_in(text: str) -> list[ChatBlock]:
         block_lines.clear()
 
     for number, line in enumerate(lines):
-        line_kind = _kind(line) if number > fenced_until else "assistant"
+        line_kind = _aider_kind(line) if number > fenced_until else "assistant"
         if line_kind is None:
             # An empty line ends a block of the user or the program; within a reply it is text.
             if kind == "assistant":
@@ -67,7 +67,7 @@ def blocks_in(text: str) -> list[ChatBlock]:
     return found
 
 
-def _kind(line: str) -> Kind | None:
+def _aider_kind(line: str) -> Kind | None:
     if not line.strip():
         return None
     if line == _USER or line.startswith(f"{_USER} "):
@@ -87,7 +87,7 @@ def _fence_end(lines: list[str], opening: int) -> int:
         if lines[number].rstrip() == _FENCE:
             return number
         # Input of the user follows an empty line and ends in two spaces; a heading in code seldom does.
-        if _kind(lines[number]) == "user" and lines[number].endswith("  ") and not lines[number - 1].strip():
+        if _aider_kind(lines[number]) == "user" and lines[number].endswith("  ") and not lines[number - 1].strip():
             break
     return opening
 
@@ -126,7 +126,7 @@ class AiderFormat:
 
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """One session for each start of aider."""
-        return sources_below(path, (".aider.chat.history.md",), _sources)
+        return sources_below(path, (".aider.chat.history.md",), _aider_sources)
 
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The messages of a session, and what the program reported."""
@@ -149,7 +149,7 @@ class AiderFormat:
         yield growing.position(messages)
 
 
-def _sources(path: Path) -> Iterator[TranscriptSource]:
+def _aider_sources(path: Path) -> Iterator[TranscriptSource]:
     for section in _sections(path):
         yield TranscriptSource("aider", str(path), section.session, f"{section.start}-{digest_of(section.data)}")
 
@@ -209,7 +209,7 @@ class _BlockReader:
             case "assistant":
                 yield ReadEvent(call_of(self._model), self._at, f"{key}/call")
                 yield ReadEvent(
-                    ModelReplied((Text(block.text, "assistant"),), usage=self._usage(index), stop="end_turn", model=self._model),
+                    ModelReplied((Text(block.text, "assistant"),), usage=self._aider_usage(index), stop="end_turn", model=self._model),
                     self._at,
                     key,
                 )
@@ -235,7 +235,7 @@ class _BlockReader:
             yield ReadEvent(_clear_chat, self._at, f"{key}/cleared")
         yield ReadEvent(ForeignNoted("aider"), self._at, key, line=rest_of({"text": block.text}))
 
-    def _usage(self, index: int) -> Usage:
+    def _aider_usage(self, index: int) -> Usage:
         """The usage of a reply, which is reported after it."""
         for block in self._blocks[index + 1 :]:
             if block.kind != "tool":

@@ -93,7 +93,7 @@ class CopilotFormat:
 
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """The session of each file of events, and one for every sub-agent in it."""
-        return sources_below(path, (".jsonl",), _sources)
+        return sources_below(path, (".jsonl",), _copilot_sources)
 
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The events of a session or a sub-agent, in file order."""
@@ -104,7 +104,7 @@ class CopilotFormat:
             yield ReadProblem(source.path, reason(error))
 
 
-def _sources(path: Path) -> Iterator[TranscriptSource]:
+def _copilot_sources(path: Path) -> Iterator[TranscriptSource]:
     first = next((value for line in head_of(path).split(b"\n", 16)[:16] if _is_event(value := decoded(line))), None)
     if not is_json(first):
         return
@@ -163,13 +163,13 @@ class _EventReader:
                 if not text(event, "id"):
                     event = {**event, "id": f"line-{line.number}"}
                 if self._reply_lines and not self._continues_reply(event):
-                    yield from self._reply()
+                    yield from self._copilot_reply()
                 yield from self._open(event)
-                for index, event_read in enumerate(self._events(event, line)):
+                for index, event_read in enumerate(self._copilot_events(event, line)):
                     yield structs.replace(event_read, after="") if index else event_read
             last = line
         if self._reply_lines and not _is_incomplete(self._reply_lines[-1]):
-            yield from self._reply()
+            yield from self._copilot_reply()
         if self._reply_lines:
             # An incomplete reply is read again when it has grown.
             state = structs.replace(self._state, number=self._reply_start.number - 1, start=self._reply_start.start, digest="")
@@ -200,7 +200,7 @@ class _EventReader:
         is_same_call = text(data, "apiCallId") == text(reply_data, "apiCallId") != ""
         return event["type"] == "assistant.message" and is_same_call and not tables_at(reply_data, "toolRequests")
 
-    def _events(self, event: Json, line: FileLine) -> Iterator[ReadEvent]:
+    def _copilot_events(self, event: Json, line: FileLine) -> Iterator[ReadEvent]:
         data, state = table_at(event, "data"), self._state
         match event["type"]:
             case "assistant.message":
@@ -219,7 +219,7 @@ class _EventReader:
                 started = ToolStarted(text(data, "toolCallId"), text(data, "toolName"))
                 yield _read_event(event, started, "toolCallId", "toolName", "arguments")
             case "tool.execution_complete":
-                yield self._result(event, data)
+                yield self._copilot_result(event, data)
             case "session.compaction_complete":
                 yield self._fold_event(event, data)
             case _:
@@ -245,7 +245,7 @@ class _EventReader:
             last = ContextStated((Statement("copilot.after", after, ref=key),))
         yield _read_event(event, last, "content", "transformedContent")
 
-    def _reply(self) -> Iterator[ReadEvent]:
+    def _copilot_reply(self) -> Iterator[ReadEvent]:
         events, self._reply_lines = self._reply_lines, []
         last, state = events[-1], self._state
         parts: list[Content] = []
@@ -253,7 +253,7 @@ class _EventReader:
         for event in events:
             data = table_at(event, "data")
             state.model = text(data, "model") or state.model
-            parts += self._contents(data)
+            parts += self._copilot_contents(data)
             output += number(data, "outputTokens")
         state.waiting = any(isinstance(part, ToolCall) for part in parts)
         state.newest = text(last, "id")
@@ -271,7 +271,7 @@ class _EventReader:
         line = raw_of({**_rest_of_line(last, *fields), **({"earlier": earlier} if earlier else {})})
         yield ReadEvent(body, at, text(last, "id"), line=line)
 
-    def _contents(self, data: Json) -> Iterator[Content]:
+    def _copilot_contents(self, data: Json) -> Iterator[Content]:
         reasoning, signature = text(data, "reasoningText"), text(data, "reasoningOpaque")
         ref = text(data, "messageId")
         if reasoning or signature:
@@ -288,7 +288,7 @@ class _EventReader:
             self._state.calls[call_id] = _RunningCall(tool, form, path)
             yield ToolCall(call_id, tool, arguments_of(args), form, ref)
 
-    def _result(self, event: Json, data: Json) -> ReadEvent:
+    def _copilot_result(self, event: Json, data: Json) -> ReadEvent:
         call_id = text(data, "toolCallId")
         call = self._state.calls.pop(call_id, _RunningCall(text(data, "toolName")))
         result, error = table_at(data, "result"), table_at(data, "error")

@@ -100,7 +100,7 @@ class ClineFormat:
 
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """One session for each task."""
-        return sources_below(path, (_FILE,), _sources)
+        return sources_below(path, (_FILE,), _editors_sources)
 
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The messages of a task in order."""
@@ -117,7 +117,7 @@ class ClineFormat:
         yield growing.position(messages)
 
 
-def _sources(path: Path) -> Iterator[TranscriptSource]:
+def _editors_sources(path: Path) -> Iterator[TranscriptSource]:
     if path.name == _FILE and starts_like_json(path, b'"role"', b'"content"'):
         yield TranscriptSource(NAME, str(path), path.parent.name, changed(path))
 
@@ -193,7 +193,7 @@ class _TaskReader:
             yield self._fold(index, key, message)
         elif text(message, "role") == "assistant":
             yield from self._deleted_range(index)
-            yield from self._reply(index, key, message)
+            yield from self._editors_reply(index, key, message)
         else:
             yield from self._user(key, message)
 
@@ -224,9 +224,9 @@ class _TaskReader:
             keys = tuple(each for name in self._keys[first : last + 1] for each in (name, *self._parts_of(name)))
             yield ReadEvent(DeferredFold(NAME, "truncated", keys), self._at, key)
 
-    def _reply(self, index: int, key: str, message: Json) -> Iterator[ReadEvent]:
+    def _editors_reply(self, index: int, key: str, message: Json) -> Iterator[ReadEvent]:
         model = text(table_at(message, "modelInfo"), "modelId") or self._model
-        parts = tuple(_contents(message, model))
+        parts = tuple(_editors_contents(message, model))
         calls = [(number, part) for number, part in enumerate(parts) if isinstance(part, ToolCall)]
         self._pending = [(key, number, call) for number, call in calls]
         request = self._requests.get(index, {})
@@ -245,7 +245,7 @@ class _TaskReader:
         events: list[Body | DeferredBody] = []
         for block in blocks:
             if is_json(block) and text(block, "type") == "tool_result":
-                events.append(self._result(block))
+                events.append(self._editors_result(block))
                 continue
             for part in parts_of([block], self._blobs):
                 person = _PERSON.fullmatch(part.text) if isinstance(part, Text) else None
@@ -273,7 +273,7 @@ class _TaskReader:
             yield ReadEvent(body, self._at, f"{key}/{index}")
         yield ReadEvent(last, self._at, key, line=rest_of(message, "content", "role"))
 
-    def _result(self, block: Json) -> Body:
+    def _editors_result(self, block: Json) -> Body:
         call_id = text(block, "tool_use_id")
         tool = next((call.tool for _, _, call in self._pending if call.call_id == call_id), "")
         self._pending = [each for each in self._pending if each[2].call_id != call_id]
@@ -294,7 +294,7 @@ def _texts(content: object) -> list[str]:
     return [each for each in found if each]
 
 
-def _contents(message: Json, model: str) -> Iterator[Content]:
+def _editors_contents(message: Json, model: str) -> Iterator[Content]:
     """The contents of a reply."""
     content = message.get("content")
     blocks: list[object] = content if isinstance(content, list) else [content]
@@ -432,7 +432,7 @@ class _ConversationReader:
         tables = [each for each in bubbles if is_json(each)]
         named = (text(table_at(each, "modelInfo"), "modelName") for each in tables)
         self._model = next((name for name in (*named, text(table_at(composer, "modelConfig"), "modelName")) if name), "")
-        self._cwd = next((folder for each in tables if (folder := _folder(each))), "")
+        self._cwd = next((folder for each in tables if (folder := _editors_folder(each))), "")
         self._at = milliseconds(composer.get("createdAt"))
         # Thinking comes as a message of its own, before the text or the call that it belongs to.
         self._thinking: list[Thinking] = []
@@ -460,11 +460,11 @@ class _ConversationReader:
         if message.get("type") == _USER and said.strip():
             yield ReadEvent(UserSaid((Text(said),)), self._at, key, line=rest_of(message, *_BULKY))
         elif message.get("type") == _MODEL:
-            yield from self._reply(key, message)
+            yield from self._editors_reply(key, message)
         else:
             yield ReadEvent(ForeignNoted(CURSOR_NAME, (key,)), self._at, key, line=rest_of(message, *_BULKY))
 
-    def _reply(self, key: str, message: Json) -> Iterator[ReadEvent]:
+    def _editors_reply(self, key: str, message: Json) -> Iterator[ReadEvent]:
         thinking = text(table_at(message, "thinking"), "text")
         if thinking.strip():
             self._thinking.append(Thinking(thinking))
@@ -482,9 +482,9 @@ class _ConversationReader:
         usage = Usage(number(tokens, "inputTokens"), output=number(tokens, "outputTokens"))
         body = ModelReplied(tuple(parts), usage=usage, stop="tool_use" if name else "end_turn", model=self._model)
         yield ReadEvent(body, self._at, key, line=rest_of(message, *_BULKY))
-        yield from self._result(key, len(parts) - 1, name, tool)
+        yield from self._editors_result(key, len(parts) - 1, name, tool)
 
-    def _result(self, key: str, index: int, name: str, tool: Json) -> Iterator[ReadEvent]:
+    def _editors_result(self, key: str, index: int, name: str, tool: Json) -> Iterator[ReadEvent]:
         """The result that the record of a call has; nothing while it runs."""
         result, status = tool.get("result"), text(tool, "status")
         if not name or (not result and status not in {"completed", "success", "error", "cancelled"}):
@@ -501,7 +501,7 @@ def _tool_name(tool: Json) -> str:
     return text(tool, "name") or (f"tool_{kind}" if type(kind) is int else text(tool, "tool"))
 
 
-def _folder(message: Json) -> str:
+def _editors_folder(message: Json) -> str:
     uris = message.get("workspaceUris")
     first = uris[0] if isinstance(uris, list) and uris else ""
     return unquote(urlsplit(first).path) if isinstance(first, str) and first.startswith("file:") else ""
@@ -612,7 +612,7 @@ class _ThreadReader:
             yield from self._user(key, user)
         elif agent := table_at(table, "Agent"):
             results = [each for each in table_at(agent, "tool_results").values() if is_json(each)]
-            yield from self._reply(key, tuple(self._contents(agent)), results, agent)
+            yield from self._editors_reply(key, tuple(self._editors_contents(agent)), results, agent)
         elif text(table, "role") == "user":
             parts = tuple(Text(text(each, "text")) for each in tables_at(table, "segments") if text(each, "text"))
             yield ReadEvent(UserSaid(parts) if parts else ForeignNoted(ZED_NAME, (key,)), self._began, key, line=rest_of(table, "segments"))
@@ -620,7 +620,7 @@ class _ThreadReader:
             segments = ({_SEGMENTS.get(text(each, "type"), ""): each} for each in tables_at(table, "segments"))
             calls = ({"ToolUse": each} for each in tables_at(table, "tool_uses"))
             flat: Json = {"content": [*segments, *calls]}
-            yield from self._reply(key, tuple(self._contents(flat)), tables_at(table, "tool_results"), table)
+            yield from self._editors_reply(key, tuple(self._editors_contents(flat)), tables_at(table, "tool_results"), table)
         else:
             yield ReadEvent(ForeignNoted(ZED_NAME, (key,)), self._began, key, line=raw_of(message))
 
@@ -644,7 +644,7 @@ class _ThreadReader:
             said = ContextStated(tuple(mentioned))
         yield ReadEvent(said, self._began, key, line=rest_of(user, "content"))
 
-    def _reply(self, key: str, parts: tuple[Content, ...], results: list[Json], message: Json) -> Iterator[ReadEvent]:
+    def _editors_reply(self, key: str, parts: tuple[Content, ...], results: list[Json], message: Json) -> Iterator[ReadEvent]:
         calls = {part.call_id: part for part in parts if isinstance(part, ToolCall)}
         yield ReadEvent(call_of(self._model), self._began, f"{key}/call")
         # The usage is that of the newest request for a message of the user, so it counts with the first reply to it.
@@ -658,7 +658,7 @@ class _ThreadReader:
                 event = ToolReturned(result, text(each, "tool_name") or calls[call_id].tool)
                 yield ReadEvent(event, self._began, f"{key}/{number_of_result}", line=rest_of(each, "content", "output"))
 
-    def _contents(self, message: Json) -> Iterator[Content]:
+    def _editors_contents(self, message: Json) -> Iterator[Content]:
         for each in tables_at(message, "content"):
             name, value = next(iter(each.items()), ("", None))
             match name:

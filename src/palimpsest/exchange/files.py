@@ -564,7 +564,7 @@ class GrowingDocument:
         old = self._old
         if not old.count or old.count > len(messages):
             return 0
-        return old.count if _digest(messages[: old.count]) == old.digest else 0
+        return old.count if _file_digest(messages[: old.count]) == old.digest else 0
 
     def new_events(
         self, messages: list[object], opened: ReadEvent, events_of: Callable[[int, object], Iterable[ReadEvent]]
@@ -587,10 +587,10 @@ class GrowingDocument:
 
     def position(self, messages: list[object]) -> ReadPosition:
         """The position after all messages."""
-        return ReadPosition(len(messages), raw_of(ReadExtent(len(messages), _digest(messages))))
+        return ReadPosition(len(messages), raw_of(ReadExtent(len(messages), _file_digest(messages))))
 
 
-def _digest(messages: Iterable[object]) -> str:
+def _file_digest(messages: Iterable[object]) -> str:
     digest = sha256()
     for message in messages:
         digest.update(msgspec.json.encode(message))

@@ -22,7 +22,7 @@ from palimpsest.core.text import lazy_pattern
 from palimpsest.core.verify import verify
 from palimpsest.exchange.files import FolderWalk, changed, current_walk, head_of, open_regular, shared_walk, sources_below, whole_lines
 from palimpsest.exchange.importing import Imported, ImportTally
-from palimpsest.exchange.transcript import ReadProblem, SourceFinder, TranscriptSource
+from palimpsest.exchange.transcript import Format, ReadProblem, TranscriptSource
 
 # Files with these suffixes are usually transcripts, so an unknown one is reported; other unknown files are not.
 _TRANSCRIPTS = (".jsonl", ".jsonl.zst", ".traj")
@@ -45,7 +45,7 @@ class FoundSources(Value, frozen=True):
 
 
 def find_sources(
-    formats: Sequence[SourceFinder], paths: Iterable[Path], *, explain: bool = False, walk: FolderWalk | None = None
+    formats: "Sequence[Format | OwnLogs]", paths: Iterable[Path], *, explain: bool = False, walk: FolderWalk | None = None
 ) -> FoundSources:
     """All sessions of these formats in files and below folders. A file belongs to the first format that recognises it.
 
@@ -61,7 +61,7 @@ def find_sources(
 class _SourceSearch:
     """Sessions and problems found so far."""
 
-    def __init__(self, formats: Sequence[SourceFinder], *, explain: bool) -> None:
+    def __init__(self, formats: "Sequence[Format | OwnLogs]", *, explain: bool) -> None:
         self._formats = formats
         self._explain = explain
         self._sources: dict[tuple[str, str], TranscriptSource] = {}
@@ -91,8 +91,11 @@ class _SourceSearch:
             is_root = False
 
     def _search_with_formats(self, path: str) -> None:
-        """Let every format search a path."""
+        """Let every format search a path; once a format has recognised a file, the others are not even imported for it."""
+        is_file = Path(path).is_file()
         for form in self._formats:
+            if is_file and os.path.realpath(path) in self._format_by_path:
+                return
             for found in _guarded(form, Path(path)):
                 if isinstance(found, ReadProblem):
                     self._problems.setdefault(found.where, found.why)
@@ -152,7 +155,7 @@ class _SourceSearch:
         return real in self._format_by_path or any(str(folder) in self._format_by_path for folder in Path(real).parents)
 
 
-def _guarded(form: SourceFinder, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
+def _guarded(form: "Format | OwnLogs", path: Path) -> Iterator[TranscriptSource | ReadProblem]:
     """What a format finds in a path; an exception becomes one problem, and the other formats continue."""
     try:
         yield from form.sources(path)
@@ -288,7 +291,7 @@ def copy_log(source: SessionStore, name: str, kept: Blobs, store: SessionStore, 
                 if not new:
                     continue
                 problems += _copy_blobs(new, kept, blobs, lines.name)
-                target = _append(target, store, session, new, new=not start)
+                target = _append_new_lines(target, store, session, new, new=not start)
                 for event in _events_in(new, events):
                     tally.add(event.body)
         finally:
@@ -298,7 +301,7 @@ def copy_log(source: SessionStore, name: str, kept: Blobs, store: SessionStore, 
     return Imported(session, tally.counts(len(problems)), tuple(problems), None, tip)
 
 
-def _append(target: LogFile | None, store: SessionStore, session: str, lines: bytes, *, new: bool) -> LogFile:
+def _append_new_lines(target: LogFile | None, store: SessionStore, session: str, lines: bytes, *, new: bool) -> LogFile:
     if target is None and new:
         return store.create(session, lines)
     target = store.open(session, write=True) if target is None else target
@@ -306,7 +309,7 @@ def _append(target: LogFile | None, store: SessionStore, session: str, lines: by
     return target
 
 
-def _opened(store: SessionStore, session: str) -> LogFile | None:
+def _log_or_none(store: SessionStore, session: str) -> LogFile | None:
     """The log of a session; None if there is none."""
     try:
         return store.open(session)
@@ -326,7 +329,7 @@ def _check_base(opened: SessionOpened, store: SessionStore, where: str) -> None:
     if base is None:
         return
     link = ""
-    lines = _opened(store, base.session)
+    lines = _log_or_none(store, base.session)
     if lines is not None:
         with closing(open_reader(store, base.session, lines)) as reader:
             link = reader.link(base.seq)
@@ -336,7 +339,7 @@ def _check_base(opened: SessionOpened, store: SessionStore, where: str) -> None:
 
 def _shared_bytes(lines: LogFile, session: str, store: SessionStore) -> int:
     """How many bytes of a log are here already. Raises `BadInput` if the log here has other lines."""
-    log_here = _opened(store, session)
+    log_here = _log_or_none(store, session)
     if log_here is None:
         return 0
     with closing(log_here) as here:

@@ -134,7 +134,7 @@ class ContentReader:
             yield ReadEvent(ForeignNoted("gemini", (key,)), self._at, key, line=raw_of(content))
         elif text(content, "role") == "model":
             yield ReadEvent(call_of("gemini"), self._at, f"{key}/call")
-            parts = tuple(self._parts(content))
+            parts = tuple(self._gemini_parts(content))
             self._unanswered += [
                 _UnansweredCall(part.call_id, part.tool, key, number) for number, part in enumerate(parts) if isinstance(part, ToolCall)
             ]
@@ -143,7 +143,7 @@ class ContentReader:
         else:
             yield from self._user_events(content, key)
 
-    def _parts(self, content: Json) -> Iterator[Content]:
+    def _gemini_parts(self, content: Json) -> Iterator[Content]:
         for part in parts_in(content.get("parts")):
             call, part_text, signature = table_at(part, "functionCall"), text(part, "text"), text(part, "thoughtSignature")
             seal = Signature("google", "gemini", signature) if signature else None
@@ -160,7 +160,7 @@ class ContentReader:
     def _user_events(self, content: Json, key: str) -> Iterator[ReadEvent]:
         parts = content.get("parts")
         responses = (table_at(part, "functionResponse") for part in parts_in(parts))
-        bodies: list[Body | DeferredBody] = [self._result(response) for response in responses if response]
+        bodies: list[Body | DeferredBody] = [self._gemini_result(response) for response in responses if response]
         message_text, media = text_in(parts), tuple(media_in(parts, self._blobs))
         if is_setup(message_text):
             bodies.append(ContextStated((Statement("gemini.setup", message_text),)))
@@ -170,7 +170,7 @@ class ContentReader:
         for index, body in enumerate(bodies, 1 - len(bodies)):
             yield ReadEvent(body, self._at, f"{key}/{-index}" if index else key)
 
-    def _result(self, response: Json) -> ToolReturned | DeferredResult:
+    def _gemini_result(self, response: Json) -> ToolReturned | DeferredResult:
         """A result, matched by call id, or else with the oldest open call of that tool."""
         name, output = text(response, "name"), table_at(response, "response")
         call_id = text(response, "id")
@@ -218,7 +218,7 @@ class RecordReader:
         while index < len(records):
             stop = self._versions_end(records, index, start)
             record = next(each for each in reversed(records[index:stop]) if index + 1 == stop or _is_message(each))
-            events = list(self._events(record, index))
+            events = list(self._gemini_events(record, index))
             events += [
                 self._note_event(each, index + offset)
                 for offset, each in enumerate(records[index:stop])
@@ -256,7 +256,7 @@ class RecordReader:
             stop += 1
         return last
 
-    def _events(self, record: object, index: int) -> Iterator[ReadEvent]:
+    def _gemini_events(self, record: object, index: int) -> Iterator[ReadEvent]:
         if not is_json(record):
             yield self._note_event(record, index)
             return
@@ -268,16 +268,16 @@ class RecordReader:
         elif isinstance(changes.get("messages"), list):
             yield from self._history_events(tables_at(changes, "messages"), record, index)
         elif text(changes, "summary"):
-            yield self._event(Titled(text(changes, "summary"), by="gemini"), f"place-{index}", rest_of(record))
+            yield self._gemini_event(Titled(text(changes, "summary"), by="gemini"), f"place-{index}", rest_of(record))
         elif text(record, "id") and text(record, "type"):
-            yield from self._message(record)
+            yield from self._gemini_message(record)
         else:
             yield self._note_event(record, index)
 
     def _note_event(self, record: object, index: int) -> ReadEvent:
         return ReadEvent(ForeignNoted("gemini"), self._at, f"place-{index}", line=raw_of(record))
 
-    def _event(self, body: Body, key: str, line: Raw) -> ReadEvent:
+    def _gemini_event(self, body: Body, key: str, line: Raw) -> ReadEvent:
         after, self._after = self._after, ""
         return ReadEvent(body, self._at, key, after, line)
 
@@ -288,11 +288,11 @@ class RecordReader:
         self._path = {name: self._path[name] for name in kept_keys}
         self._after = self._path[kept_keys[-1]] if kept_keys else "opened"
 
-    def _message(self, record: Json) -> Iterator[ReadEvent]:
+    def _gemini_message(self, record: Json) -> Iterator[ReadEvent]:
         key = text(record, "id")
         self._last = key
         if text(record, "type") == "gemini":
-            yield from self._reply(record, key)
+            yield from self._gemini_reply(record, key)
             return
         self._path[key] = key
         message_text = text_in(record.get("content"))
@@ -301,15 +301,15 @@ class RecordReader:
         line = rest_of(record, *(("id", "content") if not responses else ("id",)))
         match text(record, "type"):
             case "user" if is_setup(message_text):
-                yield self._event(ContextStated((Statement("gemini.setup", message_text),)), key, line)
+                yield self._gemini_event(ContextStated((Statement("gemini.setup", message_text),)), key, line)
             case "user" if message_text.strip() or media:
-                yield self._event(UserSaid((*((Text(message_text),) if message_text.strip() else ()), *media)), key, line)
+                yield self._gemini_event(UserSaid((*((Text(message_text),) if message_text.strip() else ()), *media)), key, line)
             case "error":
-                yield self._event(Failed("turn", "error", message_text, "gemini"), key, line)
+                yield self._gemini_event(Failed("turn", "error", message_text, "gemini"), key, line)
             case _:
-                yield self._event(ForeignNoted("gemini", (key,)), key, rest_of(record))
+                yield self._gemini_event(ForeignNoted("gemini", (key,)), key, rest_of(record))
 
-    def _reply(self, record: Json, key: str) -> Iterator[ReadEvent]:
+    def _gemini_reply(self, record: Json, key: str) -> Iterator[ReadEvent]:
         calls = tables_at(record, "toolCalls")
         read_calls = self._calls.get(key)
         if read_calls is None:
@@ -317,15 +317,17 @@ class RecordReader:
         new_calls = [call for call in calls if text(call, "id") not in (read_calls or ())]
         model = text(record, "model")
         if read_calls is None:
-            yield self._event(call_of(model or "gemini"), f"{key}/call", Raw(b"null"))
-            parts: tuple[Content, ...] = (*_reply_contents(record), *(_call(call) for call in calls))
-            body = ModelReplied(parts, usage=_usage(record), stop="tool_use" if calls else "end_turn", model=model)
+            yield self._gemini_event(call_of(model or "gemini"), f"{key}/call", Raw(b"null"))
+            parts: tuple[Content, ...] = (*_reply_contents(record), *(_gemini_call(call) for call in calls))
+            body = ModelReplied(parts, usage=_gemini_usage(record), stop="tool_use" if calls else "end_turn", model=model)
             stored = {**record, "toolCalls": [without(call, "args", "result") for call in calls]}
-            yield self._event(body, key, rest_of(stored, *(name for name in _BODY_FIELDS if name != "toolCalls")))
+            yield self._gemini_event(body, key, rest_of(stored, *(name for name in _BODY_FIELDS if name != "toolCalls")))
         elif new_calls:
             # The message was read before it was complete.
             new_key = f"{key}/{text(new_calls[0], 'id')}"
-            yield self._event(ModelReplied(tuple(_call(call) for call in new_calls), stop="tool_use", model=model), new_key, Raw(b"null"))
+            yield self._gemini_event(
+                ModelReplied(tuple(_gemini_call(call) for call in new_calls), stop="tool_use", model=model), new_key, Raw(b"null")
+            )
         self._calls[key] = [*(read_calls or ()), *(text(call, "id") for call in new_calls)]
         self._path[key] = key
         for call in calls:
@@ -345,7 +347,7 @@ class RecordReader:
         path = text(table_at(call, "args"), "file_path") or text(table_at(call, "args"), "absolute_path")
         result = ToolResult(call_id, (*((Text(result_text),) if result_text else ()), *media), error=status in {"error", "cancelled"})
         self._at = milliseconds(call.get("timestamp")) or self._at
-        yield self._event(ToolReturned(result, text(call, "name"), paths=(path,) if path else ()), key, Raw(b"null"))
+        yield self._gemini_event(ToolReturned(result, text(call, "name"), paths=(path,) if path else ()), key, Raw(b"null"))
 
     def _history_events(self, messages: list[Json], record: Json, index: int) -> Iterator[ReadEvent]:
         """The program replaced its history: removed messages are folded, shortened results are masked."""
@@ -364,7 +366,7 @@ class RecordReader:
         if removed or summaries:
             yield ReadEvent(DeferredFold("gemini", "compression", (*removed, *results), summaries), self._at, key, line=rest_of(record))
         else:
-            yield self._event(ForeignNoted("gemini", (key,)), key, rest_of(record))
+            yield self._gemini_event(ForeignNoted("gemini", (key,)), key, rest_of(record))
         for call in (call for message in messages for call in tables_at(message, "toolCalls")):
             result, result_text = f"{text(call, 'id')}/result", _result_text(call)
             if self._results.get(result, result_text) != result_text:
@@ -404,7 +406,7 @@ def _reply_contents(record: Json) -> Iterator[Content]:
         yield Text(message_text, "assistant")
 
 
-def _call(call: Json) -> ToolCall:
+def _gemini_call(call: Json) -> ToolCall:
     return ToolCall(text(call, "id"), text(call, "name"), dump(table_at(call, "args")))
 
 
@@ -415,7 +417,7 @@ def _result_text(call: Json) -> str:
     return "\n".join(each for each in (*responses, text_in([part for part in parts if "functionResponse" not in part])) if each)
 
 
-def _usage(record: Json) -> Usage:
+def _gemini_usage(record: Json) -> Usage:
     """Token counts of Gemini, where cached tokens are part of the prompt, and thoughts are not part of the output."""
     counts = table_at(record, "tokens")
     cached, thoughts = number(counts, "cached"), number(counts, "thoughts")
@@ -437,7 +439,7 @@ class GeminiFormat:
 
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """One session for each recording or checkpoint."""
-        return sources_below(path, (".json", ".jsonl"), _sources)
+        return sources_below(path, (".json", ".jsonl"), _gemini_sources)
 
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The messages of a session in order."""
@@ -463,7 +465,7 @@ class GeminiFormat:
             records = list(messages) if isinstance(messages, list) else []
         reader = RecordReader(blobs, position)
         if not reader.is_resumed:
-            yield _opened(source, path, header)
+            yield _gemini_opening(source, path, header)
         yield from reader.events_of_all(records)
         title = text(header, "summary")
         if kind == "document" and title:
@@ -471,7 +473,7 @@ class GeminiFormat:
         yield reader.position(records)
 
 
-def _sources(path: Path) -> Iterator[TranscriptSource]:
+def _gemini_sources(path: Path) -> Iterator[TranscriptSource]:
     kind_and_header = _file_kind(path)
     if kind_and_header is not None:
         kind, header = kind_and_header
@@ -500,7 +502,7 @@ def _is_header(value: Json) -> bool:
     return bool(text(value, "sessionId")) and isinstance(value.get("projectHash"), str)
 
 
-def _folder(path: Path, header: Json) -> str:
+def _gemini_folder(path: Path, header: Json) -> str:
     """The working directory of a session; empty if the program did not note it."""
     for parent in path.parents[:4]:
         note_file = parent / ".project_root"
@@ -511,10 +513,10 @@ def _folder(path: Path, header: Json) -> str:
     return first if isinstance(first, str) else ""
 
 
-def _opened(source: TranscriptSource, path: Path, header: Json) -> ReadEvent:
+def _gemini_opening(source: TranscriptSource, path: Path, header: Json) -> ReadEvent:
     opened = SessionOpened(
         source.session,
-        _folder(path, header),
+        _gemini_folder(path, header),
         "gemini",
         opener=parent_place("gemini", source.parent),
         meta={"project": text(header, "projectHash")} if text(header, "projectHash") else {},
@@ -533,7 +535,7 @@ def _checkpoint(source: TranscriptSource, path: Path, blobs: Blobs, position: Re
         return
     # A checkpoint has no times; the modification time is the best estimate.
     at = int(path.stat().st_mtime) * 1000
-    opened = SessionOpened(source.session, _folder(path, {}), "gemini", meta={"kind": "checkpoint"})
+    opened = SessionOpened(source.session, _gemini_folder(path, {}), "gemini", meta={"kind": "checkpoint"})
     stored = rest_of(document if is_json(document) else {}, "history", "clientHistory")
     growing = GrowingDocument(position)
     yield from growing.new_events(contents, ReadEvent(opened, at, "opened", line=stored), ContentReader(blobs, at).events_of)

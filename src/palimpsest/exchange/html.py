@@ -314,7 +314,7 @@ class _PageWriter:
         previous, self._last_speaker = self._last_speaker, None
         match entry:
             case InputEntry() | ReplyEntry():
-                return self._message(entry, previous)
+                return self._html_message(entry, previous)
             case ToolEntry():
                 return self._tool_element(entry)
             case EditEntry():
@@ -324,7 +324,7 @@ class _PageWriter:
                 line = f"Event {entry.seq}: {escape(headline(entry.line, 200))}"
                 return f'<div class="note" id="event-{entry.seq}">{line}{text}</div>\n'
 
-    def _message(self, entry: InputEntry | ReplyEntry, previous: tuple[str, int, bool] | None) -> str:
+    def _html_message(self, entry: InputEntry | ReplyEntry, previous: tuple[str, int, bool] | None) -> str:
         if isinstance(entry.part, Text) and not entry.part.text.strip():
             self._last_speaker = previous
             return ""
@@ -338,9 +338,9 @@ class _PageWriter:
         kind = entry.kind if isinstance(entry, InputEntry) else "assistant"
         css_class = ("answered" if isinstance(entry, ReplyEntry) else "said", kind, *(("hidden",) if entry.hidden else ()))
         opening = f'<article class="{" ".join(css_class)}">'
-        return f"{opening}{'' if self._last_speaker == previous else by}{self._part(entry.part)}</article>\n"
+        return f"{opening}{'' if self._last_speaker == previous else by}{self._html_part(entry.part)}</article>\n"
 
-    def _part(self, part: Part | Thinking) -> str:
+    def _html_part(self, part: Part | Thinking) -> str:
         match part:
             case Text() | Opaque() | Thinking():
                 return text_block(text_of(part) or "(nothing that can be read)")
@@ -374,7 +374,7 @@ class _PageWriter:
         for part in returned.result.parts if returned is not None else ():
             text = text_of(part) if isinstance(part, Text | Opaque) else ""
             is_blank = isinstance(part, Text) and not text.strip()
-            inner += "" if is_blank else mono(cut(text, self._limit)) if text else self._part(part)
+            inner += "" if is_blank else mono(cut(text, self._limit)) if text else self._html_part(part)
         return details(call_line(entry), inner, " ".join(name for name, on in (("failed", failed), ("hidden", entry.hidden)) if on))
 
     def _edit_element(self, edit: EditEntry) -> str:

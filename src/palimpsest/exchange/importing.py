@@ -347,7 +347,7 @@ class _LogImport:
             body = built_body(read_event, self)
             if body is not None:
                 self._rewind(self._log, read_event)
-                self._append(self._log, body, read_event)
+                self._append_imported(self._log, body, read_event)
         except UNFIT as error:
             self.problems.append(ReadProblem(read_event.key, f"it could not be taken over: {error}"))
 
@@ -390,7 +390,7 @@ class _LogImport:
             self._estimator.count(log.append(Rewound(self._branch_from, foreign=_NO_KEY), at=read_event.at, foreign=True))
             self._branch_from = None
 
-    def _append(self, log: Log, body: Body, read_event: ReadEvent) -> None:
+    def _append_imported(self, log: Log, body: Body, read_event: ReadEvent) -> None:
         match body:
             case CallStarted():
                 body = self._estimator.with_estimate(body, log)

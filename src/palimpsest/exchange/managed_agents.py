@@ -103,7 +103,7 @@ class ManagedAgentsFormat:
 
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """One session for each file."""
-        return sources_below(path, (".jsonl", ".json"), _sources)
+        return sources_below(path, (".jsonl", ".json"), _managed_sources)
 
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The events in their order; those of one request to the model are one reply."""
@@ -124,7 +124,7 @@ class ManagedAgentsFormat:
         yield growing.position(groups)
 
 
-def _sources(path: Path) -> Iterator[TranscriptSource]:
+def _managed_sources(path: Path) -> Iterator[TranscriptSource]:
     if not starts_like_json(path, _STAMP):
         return
     events = _in_order(each for each in _listed(path) if not isinstance(each, ReadProblem))
@@ -238,24 +238,24 @@ class _ManagedReader:
         key = text(last, "id") or f"{index}-{digest_of(msgspec.json.encode(last))}"
         self._at = _time(last) or self._at
         if _is_part(last):
-            yield from self._reply(events, key)
+            yield from self._managed_reply(events, key)
             return
         line = raw_of(_rest(last))
         *earlier, body = list(self._bodies(last)) or [ForeignNoted(NAME, (key,))]
         yield from (ReadEvent(each, self._at, f"{key}/{number}") for number, each in enumerate(earlier))
         yield ReadEvent(body, self._at, key, line=line)
 
-    def _reply(self, events: list[Json], key: str) -> Iterator[ReadEvent]:
+    def _managed_reply(self, events: list[Json], key: str) -> Iterator[ReadEvent]:
         """A request and its reply. Nothing is a reply that has neither content nor an end, such as a request that was given up."""
         end = next((event for event in events if text(event, "type") == _END), None)
         line = raw_of({"events": [_rest(event) for event in events]})
-        parts = tuple(part for event in events if (part := self._content(event)) is not None)
+        parts = tuple(part for event in events if (part := self._managed_content(event)) is not None)
         if end is None and not parts:
             yield ReadEvent(ForeignNoted(NAME, (key,)), self._at, key, line=line)
             return
         yield ReadEvent(CallStarted(self._model, "anthropic"), _time(events[0]) or self._at, f"{key}/call")
         counts = table_at(end or {}, "model_usage")
-        usage, error = _usage(counts), "the model request failed" if _failed(events) else ""
+        usage, error = _managed_usage(counts), "the model request failed" if _failed(events) else ""
         if error and not parts and not usage.total:
             yield ReadEvent(Failed("call", "model_request_failed", by=NAME), self._at, key, line=line)
             return
@@ -263,7 +263,7 @@ class _ManagedReader:
         tier = "" if text(counts, "speed") == "standard" else text(counts, "speed")
         yield ReadEvent(ModelReplied(parts, usage=usage, stop=stop, model=self._model, error=error, tier=tier), self._at, key, line=line)
 
-    def _content(self, event: Json) -> Content | None:
+    def _managed_content(self, event: Json) -> Content | None:
         kind = text(event, "type")
         if kind in _CALLS:
             server = text(event, "mcp_server_name")
@@ -280,13 +280,13 @@ class _ManagedReader:
         kind, thread = text(event, "type"), text(event, "session_thread_id")
         is_own = thread in {"", self._source.session}
         match kind:
-            case "user.message" if parts := tuple(self._parts(event)):
+            case "user.message" if parts := tuple(self._managed_parts(event)):
                 yield UserSaid(parts)
             case "user.define_outcome" if text(event, "description"):
                 yield UserSaid((Text(text(event, "description")),))
             case "system.message" if words := texts_of(event.get("content")):
                 yield ContextStated((Statement(f"{NAME}.system", words, "developer"),))
-            case "agent.thread_message_received" if parts := tuple(self._parts(event)):
+            case "agent.thread_message_received" if parts := tuple(self._managed_parts(event)):
                 sender = text(event, "from_agent_name")
                 # What the main agent sends to a thread is the task of that thread.
                 yield ContextStated((Statement(f"{NAME}.{sender}", texts_of(event.get("content"))),)) if sender else UserSaid(parts)
@@ -307,19 +307,19 @@ class _ManagedReader:
                 yield from self._configured(event)
             case "span.outcome_evaluation_end":
                 # The grader is billed too, and its model is not named.
-                yield ModelReplied((), usage=_usage(table_at(event, "usage")), model="unknown", purpose="outcome evaluation")
+                yield ModelReplied((), usage=_managed_usage(table_at(event, "usage")), model="unknown", purpose="outcome evaluation")
             case "user.tool_confirmation":
                 yield from self._confirmed(event)
             case _ if kind in _ANSWERS:
-                yield from self._result(event)
+                yield from self._managed_result(event)
             case _:
                 return
 
-    def _result(self, event: Json) -> Iterator[Body]:
+    def _managed_result(self, event: Json) -> Iterator[Body]:
         """The result of a call of this thread."""
         call_id = text(event, _ANSWERS[text(event, "type")])
         if call_id in self._tools:
-            result = ToolResult(call_id, tuple(self._parts(event)), error=event.get("is_error") is True)
+            result = ToolResult(call_id, tuple(self._managed_parts(event)), error=event.get("is_error") is True)
             yield ToolReturned(result, self._tools[call_id])
 
     def _confirmed(self, event: Json) -> Iterator[Body]:
@@ -354,7 +354,7 @@ class _ManagedReader:
         if system := text(agent, "system"):
             yield ContextStated(head=(Statement(f"{NAME}.system", system, "system"),))
 
-    def _parts(self, event: Json) -> Iterator[Part]:
+    def _managed_parts(self, event: Json) -> Iterator[Part]:
         """The parts of a message or a result. Files that are named only by an id of the service stay in the line."""
         for block in tables_at(event, "content"):
             source, title = table_at(block, "source"), text(block, "title")
@@ -377,7 +377,7 @@ def _time(event: Json) -> int:
     return milliseconds(event.get("processed_at") or event.get("created_at"))
 
 
-def _usage(counts: Json) -> Usage:
+def _managed_usage(counts: Json) -> Usage:
     read, written = number(counts, "cache_read_input_tokens"), number(counts, "cache_creation_input_tokens")
     return Usage(number(counts, "input_tokens"), read, written, output=number(counts, "output_tokens"))
 

@@ -99,11 +99,11 @@ class ServerEvents:
     def convert(self, events: list[object], start: int) -> Iterator[ReadEvent]:
         """The events from index `start` on; those before were read already."""
         for index, event in enumerate(events):
-            converted = list(self._events(event, index))
+            converted = list(self._openhands_events(event, index))
             if index >= start:
                 yield from converted
 
-    def _events(self, event: object, index: int) -> Iterator[ReadEvent]:
+    def _openhands_events(self, event: object, index: int) -> Iterator[ReadEvent]:
         if not is_json(event):
             yield ReadEvent(ForeignNoted("openhands"), 0, f"place-{index}", line=raw_of(event))
             return
@@ -146,7 +146,7 @@ class ServerEvents:
             yield _read_event(event, ToolStarted(call_id, text(metadata, "function_name")), at, key)
             return
         self._model = text(response, "model") or self._model
-        parts = tuple(self._parts(event, args, response if call_id else {}))
+        parts = tuple(self._openhands_parts(event, args, response if call_id else {}))
         self._calls[key] = call_id or (len(parts) - 1 if parts and isinstance(parts[-1], ToolCall) else "")
         self._replies[key] = key
         if call_id and response_id:
@@ -162,7 +162,7 @@ class ServerEvents:
         else:
             yield _read_event(event, body, at, key, "thought")
 
-    def _parts(self, event: Json, args: Json, response: Json) -> Iterator[Content]:
+    def _openhands_parts(self, event: Json, args: Json, response: Json) -> Iterator[Content]:
         message = table_at(next(iter(tables_at(response, "choices")), {}), "message")
         calls = list(calls_of(message))
         reasoning = text(message, "reasoning_content")
@@ -246,7 +246,7 @@ class SdkEvents:
         index = 0
         while index < len(events):
             group = self._group(events, index, start)
-            converted = list(self._events(group, index))
+            converted = list(self._openhands_events(group, index))
             if index >= start:
                 yield from converted
             index += len(group)
@@ -263,7 +263,7 @@ class SdkEvents:
             stop += 1
         return events[index:stop]
 
-    def _events(self, group: list[object], index: int) -> Iterator[ReadEvent]:
+    def _openhands_events(self, group: list[object], index: int) -> Iterator[ReadEvent]:
         event = group[-1]
         if not is_json(event) or not text(event, "id"):
             yield ReadEvent(ForeignNoted("openhands"), 0, f"place-{index}", line=raw_of(event))
@@ -275,9 +275,9 @@ class SdkEvents:
             case "MessageEvent", "agent":
                 message = table_at(event, "llm_message")
                 contents: tuple[Content, ...] = (*thinking_of(message, self._model), *_assistant(message.get("content")))
-                yield from self._reply(event, contents, at, key, "llm_message")
+                yield from self._openhands_reply(event, contents, at, key, "llm_message")
             case "MessageEvent", source:
-                yield from self._message(event, source, at, key)
+                yield from self._openhands_message(event, source, at, key)
             case "SystemPromptEvent", _:
                 prompt = texts_of([event.get("system_prompt")])
                 dynamic = texts_of([event.get("dynamic_context")])
@@ -294,7 +294,7 @@ class SdkEvents:
             case _:
                 yield from self._result_events(event, at, key)
 
-    def _message(self, event: Json, source: str, at: int, key: str) -> Iterator[ReadEvent]:
+    def _openhands_message(self, event: Json, source: str, at: int, key: str) -> Iterator[ReadEvent]:
         parts = parts_of(table_at(event, "llm_message").get("content"), self._blobs)
         added = texts_of(event.get("extended_content"))
         extended = ContextStated((Statement("openhands.context", added, ref=key),)) if added.strip() else None
@@ -324,9 +324,9 @@ class SdkEvents:
             self._replies[text(event, "id")] = key
         last = events[-1]
         earlier = [without(event, *_BODY_FIELDS) for event in events[:-1]]
-        yield from self._reply({**last, "earlier": earlier} if earlier else last, tuple(parts), at, key, *_BODY_FIELDS)
+        yield from self._openhands_reply({**last, "earlier": earlier} if earlier else last, tuple(parts), at, key, *_BODY_FIELDS)
 
-    def _reply(self, event: Json, parts: tuple[Content, ...], at: int, key: str, *body_fields: str) -> Iterator[ReadEvent]:
+    def _openhands_reply(self, event: Json, parts: tuple[Content, ...], at: int, key: str, *body_fields: str) -> Iterator[ReadEvent]:
         response = text(event, "llm_response_id")
         yield ReadEvent(call_of(self._model), at, f"{key}/call")
         calls = any(isinstance(part, ToolCall) for part in parts)
@@ -442,7 +442,7 @@ class OpenhandsFormat:
         json_events = [event for event in events if is_json(event)]
         converter = SdkEvents(state, blobs) if any("kind" in event for event in json_events) else ServerEvents(blobs)
         if not start:
-            yield _opened(source, json_events, state)
+            yield _openhands_opening(source, json_events, state)
         yield from converter.convert(events, start)
         yield growing.position(events)
 
@@ -505,7 +505,7 @@ def _events_in_folder(folder: Path) -> Iterator[object | ReadProblem]:
             yield ReadProblem(str(file), "this is not a complete JSON document")
 
 
-def _opened(source: TranscriptSource, events: list[Json], state: Json) -> ReadEvent:
+def _openhands_opening(source: TranscriptSource, events: list[Json], state: Json) -> ReadEvent:
     agent = table_at(state, "agent")
     first = events[0] if events else {}
     replies = (table_at(table_at(event, "tool_call_metadata"), "model_response") for event in events)

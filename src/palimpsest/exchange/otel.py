@@ -95,14 +95,14 @@ class _Spans:
             case CallStarted():
                 self._open[event.seq] = event
             case ModelReplied():
-                yield from self._reply(event, body)
+                yield from self._otel_reply(event, body)
             case Interrupted():
                 yield self._interrupted(event, body)
             case Failed(what="call"):
                 started = self._close(body.call, body.purpose)
                 if started is not None:
                     yield self._chat(
-                        started, event, body.purpose, {"error.type": body.error or "_OTHER"}, error=self._content(body.message)
+                        started, event, body.purpose, {"error.type": body.error or "_OTHER"}, error=self._otel_content(body.message)
                     )
             case ToolStarted():
                 if body.call_id in self._calls:
@@ -132,17 +132,17 @@ class _Spans:
             seq = next((key for key, event in reversed(self._open.items()) if purpose in ("", _purpose(event))), None)
         return None if seq is None else self._open.pop(seq, None)
 
-    def _reply(self, event: Event, reply: ModelReplied) -> Iterator[Json]:
+    def _otel_reply(self, event: Event, reply: ModelReplied) -> Iterator[Json]:
         started = self._close(reply.call, reply.purpose)
         facts: dict[str, Attribute] = {
             "gen_ai.response.model": reply.model or None,
             "gen_ai.response.id": reply.message or None,
             "gen_ai.response.finish_reasons": [reply.stop] if reply.stop else None,
             "error.type": "_OTHER" if reply.error else None,
-            **_usage(reply.usage),
+            **_otel_usage(reply.usage),
             "gen_ai.output.messages": self._said(reply.parts, reply.stop),
         }
-        span = self._chat(started, event, reply.purpose, facts, model=reply.model, error=self._content(reply.error))
+        span = self._chat(started, event, reply.purpose, facts, model=reply.model, error=self._otel_content(reply.error))
         yield span
         for part in reply.parts:
             if isinstance(part, ToolCall):
@@ -150,7 +150,7 @@ class _Spans:
         for index, each in enumerate(reply.beside):
             # Billed with the reply, but never in its window.
             model = each.model or reply.model
-            facts = {"gen_ai.response.model": model or None, "palimpsest.call.beside": True, **_usage(each.usage)}
+            facts = {"gen_ai.response.model": model or None, "palimpsest.call.beside": True, **_otel_usage(each.usage)}
             times = (event.at if started is None else started.at, event.at)
             facts = self._model_facts(model, "chat", facts)
             place = (event.seq, "beside", index)
@@ -166,7 +166,7 @@ class _Spans:
             "gen_ai.response.model": body.model or None,
             "gen_ai.response.finish_reasons": ["interrupted"],
             "palimpsest.usage.estimated": True if any(each.estimated for each in spent) else None,
-            **_usage(total_of(each.usage for each in spent)),
+            **_otel_usage(total_of(each.usage for each in spent)),
             "gen_ai.output.messages": self._said(body.parts, "interrupted"),
         }
         return self._chat(started, event, body.purpose, facts, model=body.model)
@@ -213,13 +213,13 @@ class _Spans:
             "gen_ai.tool.type": "function",
             "error.type": "_OTHER" if result.error else None,
             "palimpsest.tool.exit": body.exit,
-            "gen_ai.tool.call.arguments": self._content(call.args) if call is not None else None,
-            "gen_ai.tool.call.result": self._content(text_of(result)),
+            "gen_ai.tool.call.arguments": self._otel_content(call.args) if call is not None else None,
+            "gen_ai.tool.call.result": self._otel_content(text_of(result)),
         }
         return self._span(f"execute_tool {name}".strip(), (event.seq,), facts, times=(began, event.at), parent=parent)
 
     def _edit(self, event: Event, body: ViewEdited | EditUndone) -> Json:
-        facts: dict[str, Attribute] = {"palimpsest.edit.event": event.seq, "palimpsest.edit.why": self._content(body.why)}
+        facts: dict[str, Attribute] = {"palimpsest.edit.event": event.seq, "palimpsest.edit.why": self._otel_content(body.why)}
         if isinstance(body, EditUndone):
             facts["palimpsest.edit.undoes"] = body.event
         else:
@@ -290,7 +290,7 @@ class _Spans:
             case _:
                 return {"stringValue": clean_text(str(value), self._clean)}
 
-    def _content(self, words: str) -> str | None:
+    def _otel_content(self, words: str) -> str | None:
         """Words of the session: nothing without consent."""
         return None if self._fetch is None else words or None
 
@@ -301,7 +301,7 @@ class _Spans:
         head, new = self._head, self._new
         self._head, self._new = [], []
         tools = self._definitions(call.tools) if call is not None and call.tools not in ("", self._tools) else None
-        messages = [{"role": _role(item.content), "parts": [_part(item.content)]} for item in new]
+        messages = [{"role": _role(item.content), "parts": [_otel_part(item.content)]} for item in new]
         return {
             "gen_ai.system_instructions": dump([{"type": "text", "content": words} for words in head]) if head else None,
             "gen_ai.input.messages": dump(messages) if messages else None,
@@ -316,13 +316,13 @@ class _Spans:
             return None
 
     def _said(self, parts: Iterable[Content], stop: str) -> str | None:
-        shown = [_part(part) for part in parts if text_of(part)]
+        shown = [_otel_part(part) for part in parts if text_of(part)]
         if self._fetch is None or not shown:
             return None
         return dump([{"role": "assistant", "parts": shown, "finish_reason": stop}])
 
 
-def _part(content: Content) -> Json:
+def _otel_part(content: Content) -> Json:
     """A content in the form that the conventions give to parts of messages."""
     match content:
         case ToolCall():
@@ -358,7 +358,7 @@ def _most_tokens(call: CallStarted | None) -> int | None:
     return number(params, "max_tokens") or None if is_json(params) else None
 
 
-def _usage(usage: Usage) -> dict[str, Attribute]:
+def _otel_usage(usage: Usage) -> dict[str, Attribute]:
     """Token counts. The log writes 0 for what was not reported, so a count of 0 is left out."""
     return {
         "gen_ai.usage.input_tokens": usage.prompt or None,

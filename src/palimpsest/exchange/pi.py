@@ -80,7 +80,7 @@ class PiFormat:
 
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """One session for each file that starts with a session header."""
-        return sources_below(path, (".jsonl",), _sources)
+        return sources_below(path, (".jsonl",), _pi_sources)
 
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The entries in file order; an entry that follows an earlier one begins a branch there."""
@@ -91,7 +91,7 @@ class PiFormat:
             yield ReadProblem(source.path, reason(error))
 
 
-def _sources(path: Path) -> Iterator[TranscriptSource]:
+def _pi_sources(path: Path) -> Iterator[TranscriptSource]:
     first = first_object(head_of(path))
     if text(first, "type") == "session" and text(first, "id") and isinstance(first.get("cwd"), str) and text(first, "timestamp"):
         yield TranscriptSource("pi", str(path), text(first, "id"), changed(path), _parent(first))
@@ -148,18 +148,18 @@ class _EntryReader:
         self._state.last = key
         if "id" not in entry:
             self._state.keys += [""] * (line.number - 1 - len(self._state.keys)) + [key]
-        for index, event_read in enumerate(self._events(entry, key)):
+        for index, event_read in enumerate(self._pi_events(entry, key)):
             yield structs.replace(event_read, after="" if index else after)
 
-    def _events(self, entry: Json, key: str) -> Iterator[ReadEvent]:
+    def _pi_events(self, entry: Json, key: str) -> Iterator[ReadEvent]:
         at = milliseconds(entry.get("timestamp"))
         message = table_at(entry, "message")
         match text(entry, "type"), text(message, "role"):
             case "message", "assistant":
-                yield from self._reply(entry, key, message)
+                yield from self._pi_reply(entry, key, message)
                 return
             case "message", _:
-                body = self._message(message, key)
+                body = self._pi_message(message, key)
             case "custom_message", _:
                 body = self._injected(entry, text(entry, "customType"), key)
             case "compaction", _:
@@ -180,7 +180,7 @@ class _EntryReader:
                 body = None
         yield _read_event(entry, body or ForeignNoted("pi", (key,)), at, key)
 
-    def _message(self, message: Json, key: str) -> Body | None:
+    def _pi_message(self, message: Json, key: str) -> Body | None:
         parts = parts_of(message.get("content"), self._blobs)
         match text(message, "role"):
             case "user":
@@ -201,7 +201,7 @@ class _EntryReader:
         injected_text = texts_of(entry.get("content"))
         return ContextStated((Statement(f"pi.{kind or 'custom'}", injected_text, ref=key),)) if injected_text.strip() else None
 
-    def _reply(self, entry: Json, key: str, message: Json) -> Iterator[ReadEvent]:
+    def _pi_reply(self, entry: Json, key: str, message: Json) -> Iterator[ReadEvent]:
         at = milliseconds(entry.get("timestamp"))
         model = self._state.model = text(message, "model") or self._state.model
         counts = table_at(message, "usage")
@@ -210,7 +210,7 @@ class _EntryReader:
         yield ReadEvent(structs.replace(call, wire=wire), milliseconds(message.get("timestamp")) or at, f"{key}/call")
         usage = Usage(number(counts, "input"), number(counts, "cacheRead"), number(counts, "cacheWrite"), output=number(counts, "output"))
         stop, error = text(message, "stopReason"), text(message, "errorMessage")
-        parts = tuple(self._parts(message, model))
+        parts = tuple(self._pi_parts(message, model))
         failed = Failed("call", stop, error, "pi")
         if error and not parts and not usage.total:
             yield _read_event(entry, failed, at, key)
@@ -220,7 +220,7 @@ class _EntryReader:
         body = ModelReplied(parts, usage=usage, stop=stop, model=model, message=text(message, "responseId"), error=error)
         yield _read_event(entry, body, at, key)
 
-    def _parts(self, message: Json, model: str) -> Iterator[Content]:
+    def _pi_parts(self, message: Json, model: str) -> Iterator[Content]:
         provider = text(message, "provider")
         signer = _SIGNERS.get(provider, provider)
         content = message.get("content")

@@ -70,7 +70,7 @@ class MoatlessFormat:
 
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """One session for each trajectory."""
-        return sources_below(path, (_FILE,), _sources)
+        return sources_below(path, (_FILE,), _trajectory_sources)
 
     def read(self, source: TranscriptSource, blobs: Blobs, position: ReadPosition | None = None) -> Iterator[ReadOutput]:
         """The nodes of a trajectory by number, each after its parent."""
@@ -87,7 +87,7 @@ class MoatlessFormat:
         yield growing.position(listed)
 
 
-def _sources(path: Path) -> Iterator[TranscriptSource]:
+def _trajectory_sources(path: Path) -> Iterator[TranscriptSource]:
     if starts_like_json(path, b'"node_id"') and _nodes(document_in(path)):
         stem = path.parent.name if path.name == _FILE else path.stem
         yield TranscriptSource(NAME, str(path), stem, changed(path))
@@ -133,22 +133,24 @@ class _Run:
         self._at = milliseconds(node.get("timestamp")) or self._at
         shown = [node.get(name) for name in _STORED]
         key = f"{number(node, 'node_id')}-{digest_of(msgspec.json.encode(shown))}"
-        events = list(self._events(key, node)) or [ReadEvent(ForeignNoted(NAME, (key,)), self._at, key, line=rest_of(node, *_STORED))]
+        events = list(self._trajectory_events(key, node)) or [
+            ReadEvent(ForeignNoted(NAME, (key,)), self._at, key, line=rest_of(node, *_STORED))
+        ]
         after = self._last_keys.get(node.get("parent_id"), "opened")
         self._last_keys[node.get("node_id")] = events[-1].key
         yield ReadEvent(events[0].body, events[0].at, events[0].key, after, events[0].line)
         yield from events[1:]
 
-    def _events(self, key: str, node: Json) -> Iterator[ReadEvent]:
+    def _trajectory_events(self, key: str, node: Json) -> Iterator[ReadEvent]:
         said = text(node, "user_message") or text(node, "message")
         if said:
             yield ReadEvent(UserSaid((Text(said),)), self._at, f"{key}/said")
         steps = _steps(node)
-        parts = tuple(_contents(node, steps))
+        parts = tuple(_trajectory_contents(node, steps))
         if parts:
             yield ReadEvent(call_of(self._model), self._at, f"{key}/call")
             stop = "tool_use" if steps else "end_turn"
-            body = ModelReplied(parts, usage=_usage(node), stop=stop, model=self._model)
+            body = ModelReplied(parts, usage=_trajectory_usage(node), stop=stop, model=self._model)
             yield ReadEvent(body, self._at, key, line=rest_of(node, *_STORED))
         for index, step in enumerate(steps):
             observation = table_at(step, "observation")
@@ -171,7 +173,7 @@ def _steps(node: Json) -> list[Json]:
     return [{"action": action, "observation": table_at(node, "output") or table_at(node, "observation")}] if action else []
 
 
-def _contents(node: Json, steps: list[Json]) -> Iterator[Content]:
+def _trajectory_contents(node: Json, steps: list[Json]) -> Iterator[Content]:
     thoughts = text(table_at(node, "thoughts"), "text")
     if thoughts.strip():
         yield Thinking(thoughts)
@@ -202,7 +204,7 @@ def _completions(node: Json) -> Iterator[Json]:
     yield from (found for step in tables_at(node, "action_steps") if (found := table_at(step, "completion")))
 
 
-def _usage(node: Json) -> Usage:
+def _trajectory_usage(node: Json) -> Usage:
     """The tokens of all calls for a node. Cached tokens are part of the prompt."""
     usages = [table_at(each, "usage") for each in _completions(node)]
     prompt, cached, output = (
@@ -338,7 +340,7 @@ class _RunReader:
             return
         match text(message, "role"):
             case "assistant":
-                yield from self._reply(index, key, message)
+                yield from self._trajectory_reply(index, key, message)
             case "system" if not self._reply_count:
                 yield self._read_event(key, ContextStated(head=(Statement("system", texts_of(message.get("content")), "system"),)), message)
             case "tool" | "user" | "system":
@@ -346,14 +348,14 @@ class _RunReader:
             case _ if text(message, "type") == "function_call_output":
                 yield self._result_or_message(index, key, message)
             case _ if text(message, "object") == "response":
-                yield from self._reply(index, key, message)
+                yield from self._trajectory_reply(index, key, message)
             case _:
                 yield self._read_event(key, ForeignNoted("swe-agent", (key,)), message, keep_all=True)
 
     def _read_event(self, key: str, body: Body | DeferredBody, message: Json, *, keep_all: bool = False) -> ReadEvent:
         return ReadEvent(body, self._at, key, line=rest_of(message, *(() if keep_all else _BODY_FIELDS)))
 
-    def _reply(self, index: int, key: str, message: Json) -> Iterator[ReadEvent]:
+    def _trajectory_reply(self, index: int, key: str, message: Json) -> Iterator[ReadEvent]:
         yield from self._mask_events(index)
         step = self._steps[self._reply_count] if self._reply_count < len(self._steps) else {}
         # The step repeats the message; only its other fields are kept.
@@ -363,7 +365,7 @@ class _RunReader:
         extra = table_at(message, "extra")
         response = table_at(extra, "response") or (message if text(message, "object") == "response" else {})
         model = text(response, "model") or self._model
-        parts = (*thinking_of(message, model), *self._parts(message))
+        parts = (*thinking_of(message, model), *self._trajectory_parts(message))
         calls = [part for part in parts if isinstance(part, ToolCall)]
         self._unnamed_calls = [(key, number) for number, part in enumerate(parts) if isinstance(part, ToolCall) and not part.call_id]
         self._tools |= {call.call_id: call.tool for call in calls}
@@ -378,7 +380,7 @@ class _RunReader:
         )
         yield self._read_event(key, body, message, keep_all=not message.get("tool_calls") and bool(calls))
 
-    def _parts(self, message: Json) -> Iterator[Content]:
+    def _trajectory_parts(self, message: Json) -> Iterator[Content]:
         """Texts and calls. A command within the text becomes a call and is removed from it."""
         if text(message, "object") == "response":
             yield from _outputs(message)

@@ -140,8 +140,8 @@ class ReadPosition(Value, frozen=True):
 ReadOutput: TypeAlias = ReadEvent | ReadProblem | ReadPosition
 
 
-class SourceFinder(Protocol):
-    """Finds the sessions of one program."""
+class Format(Protocol):
+    """The transcript format of one program."""
 
     @property
     def name(self) -> str:
@@ -151,10 +151,6 @@ class SourceFinder(Protocol):
     def sources(self, path: Path) -> Iterator[TranscriptSource | ReadProblem]:
         """The sessions in a file, or in all files below a folder; nothing if the path is not of this program."""
         ...
-
-
-class Format(SourceFinder, Protocol):
-    """The transcript format of one program."""
 
     def default_paths(self, home: Path, environment: Mapping[str, str]) -> tuple[Path, ...]:
         """The paths where the program keeps its sessions by default."""
@@ -412,7 +408,7 @@ def parts_of(content: object, blobs: Blobs, role: Role = "user") -> tuple[Part, 
         return (Text(content, role),) if content else ()
     if not isinstance(content, Sequence):
         return ()
-    found = (part for each in content for part in (linked_parts(each, blobs) or (_part(each, blobs, role),)))
+    found = (part for each in content for part in (linked_parts(each, blobs) or (_transcript_part(each, blobs, role),)))
     return tuple(part for part in found if part is not None)
 
 
@@ -423,7 +419,7 @@ def linked_parts(holder: object, blobs: Blobs) -> list[Part]:
     return [part for link in listed if isinstance(link, str) and (part := linked_part(link, blobs)) is not None]
 
 
-def _part(each: object, blobs: Blobs, role: Role) -> Part | None:
+def _transcript_part(each: object, blobs: Blobs, role: Role) -> Part | None:
     if isinstance(each, str):
         return Text(each, role) if each else None
     if not is_json(each):

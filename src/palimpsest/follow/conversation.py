@@ -30,7 +30,7 @@ from palimpsest.follow.preparing import FollowedList, Prepared, end_call, leadin
 from palimpsest.follow.rewinding import SeenReply
 from palimpsest.follow.shapes import digest_of_message, plain_value
 from palimpsest.policies.named import DEFAULT
-from palimpsest.stores.home import AnyHome, Home, MemoryHome, new_id
+from palimpsest.stores.home import Home, MemoryHome, new_id
 from palimpsest.wire.models import ModelCard, WireName, recorded_card
 from palimpsest.wire.request import DEFAULTS, Tool
 from palimpsest.wire.wires import WIRES, Assembler
@@ -122,7 +122,7 @@ class Conversation:
     def __init__(
         self,
         session: Session,
-        home: AnyHome,
+        home: Home,
         *,
         shape: WireName | None = None,
         provider: Provider | None = None,
@@ -139,7 +139,7 @@ class Conversation:
         id: str | None = None,  # noqa: A002 - the name that a caller expects
         *,
         model: str | ModelCard,
-        home: AnyHome | str | os.PathLike[str] | None = None,
+        home: Home | str | os.PathLike[str] | None = None,
         profile: str = "palimpsest",
         settings: Mapping[str, str] | None = None,
         shape: WireName | None = None,
@@ -361,7 +361,7 @@ _ODD: Final = "odd"
 class ConversationOptions(TypedDict, total=False):
     """How conversations are opened: as in `Conversation.open`."""
 
-    home: AnyHome | str | os.PathLike[str] | None
+    home: Home | str | os.PathLike[str] | None
     profile: str
     settings: Mapping[str, str] | None
 
@@ -384,17 +384,17 @@ class Conversations:
 
     def of(self, messages: Sequence[Any], *, model: str, system: object, shape: WireName) -> Conversation:
         """Return the conversation of a list, which is opened with its first request."""
-        key = _key(messages, model, system)
+        key = _opening_key(messages, model, system)
         with self._lock:
             found = self._open.pop(key, None)
             if found is None:
-                found = self._opened(f"{self._name}-{key}" if self._name else None, model, shape)
+                found = self._open_conversation(f"{self._name}-{key}" if self._name else None, model, shape)
                 if len(self._open) >= MOST_OPEN:
                     self._open.popitem(last=False)[1].close()
             self._open[key] = found
             return found
 
-    def _opened(self, name: str | None, model: str, shape: WireName) -> Conversation:
+    def _open_conversation(self, name: str | None, model: str, shape: WireName) -> Conversation:
         try:
             return Conversation.open(name, model=model, shape=shape, replies=self._replies, **self._options)
         except (PalimpsestError, OSError) as error:
@@ -414,7 +414,7 @@ class Conversations:
                 self._open.popitem()[1].close()
 
 
-def _key(messages: Sequence[Any], model: str, system: object) -> str:
+def _opening_key(messages: Sequence[Any], model: str, system: object) -> str:
     """A digest of what a list begins with; a list that cannot be read shares one conversation with all such lists."""
     first = leading_system_messages(messages, "chat")
     try:

@@ -124,7 +124,7 @@ class Elements:
             following = cut[splice.drop :]
             for element in _kept(splice, event.body, cut[: splice.drop]):
                 self._add(element)
-        first = min(first, self._append(splice.added, _item_ids(event), _origin(event.body)))
+        first = min(first, self._output_append(splice.added, _item_ids(event), _origin(event.body)))
         for element in following:
             self._add(element)
         for index in range(first, len(self.known)):
@@ -143,7 +143,7 @@ class Elements:
         self.known.append(element)
         _place(self.places, len(self.known) - 1, element.items)
 
-    def _append(self, added: tuple[Added, ...], ids: list[str], origin: Origin) -> int:
+    def _output_append(self, added: tuple[Added, ...], ids: list[str], origin: Origin) -> int:
         """Append elements, and return the number of the first that is new or longer."""
         start, first = 0, len(self.known)
         for digest, count in added:
@@ -235,9 +235,9 @@ def _runs(shape: MessageShape, reads: list[PartRead], digest: str, last: _EventR
     has_results = any(isinstance(read.content, ToolResult) for read in reads)
     start = 0
     while start < len(reads):
-        kind = _kind(reads[start], beside_results=has_results)
+        kind = _output_kind(reads[start], beside_results=has_results)
         end = start + 1
-        while kind != "result" and end < len(reads) and _kind(reads[end], beside_results=has_results) == kind:
+        while kind != "result" and end < len(reads) and _output_kind(reads[end], beside_results=has_results) == kind:
             end += 1
         contents = [read.content for read in reads[start:end]]
         if start == 0 and kind == "model" and WIRES[shape.wire].is_flat and last is not None and last.kind == "model":
@@ -250,7 +250,7 @@ def _runs(shape: MessageShape, reads: list[PartRead], digest: str, last: _EventR
         start = end
 
 
-def _kind(read: PartRead, *, beside_results: bool) -> str:
+def _output_kind(read: PartRead, *, beside_results: bool) -> str:
     if isinstance(read.content, ToolResult):
         return "result"
     return "steering" if read.side == "user" and beside_results else read.side

@@ -102,9 +102,9 @@ class _EditsAgain:
         """Record the masks that wait."""
         masks, like, numbers = tuple(self._masks), self._like, self._from
         self._masks, self._like, self._from = [], None, []
-        if like is not None and not self._record(masks, like, numbers):
+        if like is not None and not self._rewinding_record(masks, like, numbers):
             for mask in masks:
-                self._record((mask,), like, numbers)
+                self._rewinding_record((mask,), like, numbers)
 
     def _remake(self, event: Event, body: ViewEdited, edits: Sequence[tuple[int, Edit]]) -> None:
         log = self._session.log
@@ -128,7 +128,7 @@ class _EditsAgain:
                 continue
             made.append(again)
             names |= created
-        if made and self._record(tuple(made), body, [event.seq]):
+        if made and self._rewinding_record(tuple(made), body, [event.seq]):
             self._names |= names
 
     def _again(self, edit: Edit, shown: frozenset[str], names: Mapping[str, str]) -> Edit | None:
@@ -150,7 +150,7 @@ class _EditsAgain:
                 pieces = tuple(each for each in _renamed(contents, names) if not (isinstance(each, Keep) and each.id in shown))
                 return Insert(pieces, names.get(before, before)) if pieces else None
 
-    def _record(self, edits: tuple[Edit, ...], like: ViewEdited, numbers: Sequence[int]) -> bool:
+    def _rewinding_record(self, edits: tuple[Edit, ...], like: ViewEdited, numbers: Sequence[int]) -> bool:
         session = self._session
         why = f"made again as in {_listed(numbers)}, because the list went back and what was sent of it stays: {like.why}"
         edited = priced(session, ViewEdited(edits, like.by, why, like.moment, price_usd=0.0))

@@ -134,7 +134,7 @@ class ChatShape(ShapeParts):
         """Return the contents of a message: reasoning, texts and media, then calls."""
         name = text(message, "role")
         if name == "tool":
-            parts = tuple(part_of(found) for _, found in self._contents(message, "user"))
+            parts = tuple(part_of(found) for _, found in self._shapes_contents(message, "user"))
             return [PartRead(WHOLE, ToolResult(text(message, "tool_call_id"), parts), "user")]
         if name == "function":
             return [PartRead(WHOLE, self.opaque(message), "user")]
@@ -142,16 +142,18 @@ class ChatShape(ShapeParts):
         found: list[PartRead] = []
         if side == "model":
             found += [PartRead((field, -1), Thinking(text(message, field)), side) for field in _THINKING if text(message, field)]
-        found += [PartRead(("content", index), content, side) for index, content in self._contents(message, _ROLES.get(name, "user"))]
+        found += [
+            PartRead(("content", index), content, side) for index, content in self._shapes_contents(message, _ROLES.get(name, "user"))
+        ]
         if side == "model":
             if text(message, "refusal"):
                 found.append(PartRead(("refusal", -1), Text(text(message, "refusal"), "assistant"), side))
             calls = message.get("tool_calls")
             entries = calls if isinstance(calls, list) else []
-            found += [PartRead(("tool_calls", index), self._call(entry), side) for index, entry in enumerate(entries)]
+            found += [PartRead(("tool_calls", index), self._shapes_call(entry), side) for index, entry in enumerate(entries)]
         return found
 
-    def _call(self, entry: object) -> Content:
+    def _shapes_call(self, entry: object) -> Content:
         if not is_json(entry):
             return self.opaque(entry)
         free = is_json(entry.get("custom"))
@@ -160,14 +162,14 @@ class ChatShape(ShapeParts):
         args = given if isinstance(given, str) else dump(given or {})
         return ToolCall(text(entry, "id"), text(function, "name"), args or "{}", form="free" if free else "json")
 
-    def _contents(self, message: Json, role: Role) -> list[tuple[int, Part]]:
+    def _shapes_contents(self, message: Json, role: Role) -> list[tuple[int, Part]]:
         content = message.get("content")
         if isinstance(content, str):
             return [(-1, Text(content, role))] if content else []
         entries = content if isinstance(content, list) else []
-        return [(index, found) for index, entry in enumerate(entries) if (found := self._part(entry, role)) is not None]
+        return [(index, found) for index, entry in enumerate(entries) if (found := self._shapes_part(entry, role)) is not None]
 
-    def _part(self, entry: object, role: Role) -> Part | None:
+    def _shapes_part(self, entry: object, role: Role) -> Part | None:
         if not is_json(entry):
             return Text(entry, role) if isinstance(entry, str) and entry else None
         match text(entry, "type"):
@@ -179,7 +181,7 @@ class ChatShape(ShapeParts):
                 return linked_part(text(link, "url") if is_json(link) else text(entry, "image_url"), self.blobs) or self.opaque(entry)
             case "file":
                 file = table_at(entry, "file")
-                return _named(linked_part(text(file, "file_data"), self.blobs), text(file, "filename")) or self.opaque(entry)
+                return _shapes_named(linked_part(text(file, "file_data"), self.blobs), text(file, "filename")) or self.opaque(entry)
             case _:
                 return self.opaque(entry)
 
@@ -220,7 +222,7 @@ class ChatShape(ShapeParts):
         return [table_at(choice, "message") for choice in tables_at(response, "choices")[:1]]
 
 
-def _named(part: Part | None, name: str) -> Part | None:
+def _shapes_named(part: Part | None, name: str) -> Part | None:
     """A document under its name; what is sent as a file is a document even if it is a picture."""
     return Document(part.media, part.blob, part.url, name) if isinstance(part, Image | Document) else part
 
@@ -248,16 +250,18 @@ class MessagesShape(ShapeParts):
         if side == "model":
             return list(decode_block(block, self.card))
         if text(block, "type") == "tool_result" and text(block, "tool_use_id"):
-            parts = tuple(part_of(each) for each in self._parts(block.get("content")))
+            parts = tuple(part_of(each) for each in self._shapes_parts(block.get("content")))
             return [ToolResult(text(block, "tool_use_id"), parts, error=block.get("is_error") is True)]
-        found = self._part(block, _role(side))
+        found = self._shapes_part(block, _role(side))
         return [] if found is None else [found]
 
-    def _parts(self, content: object) -> list[Part]:
+    def _shapes_parts(self, content: object) -> list[Part]:
         entries = content if isinstance(content, list) else [{"type": "text", "text": content}] if isinstance(content, str) else []
-        return [found for entry in entries if (found := self._part(entry if is_json(entry) else {"type": "text", "text": entry}, "user"))]
+        return [
+            found for entry in entries if (found := self._shapes_part(entry if is_json(entry) else {"type": "text", "text": entry}, "user"))
+        ]
 
-    def _part(self, block: Json, role: Role) -> Part | None:
+    def _shapes_part(self, block: Json, role: Role) -> Part | None:
         match text(block, "type"):
             case "text":
                 return Text(text(block, "text"), role) if text(block, "text") else None
@@ -363,11 +367,11 @@ class ResponsesShape(ShapeParts):
         if kind == "message":
             name = text(message, "role")
             role = _RESPONSES_ROLES.get(name, "user")
-            return [PartRead(("content", index), found, side_of(name)) for index, found in self._contents(message, role)]
+            return [PartRead(("content", index), found, side_of(name)) for index, found in self._shapes_contents(message, role)]
         if kind in _OUTPUTS and call_id:
             output = message.get("output")
             told = output if isinstance(output, str | list) else dump(message.get("tools") if output is None else output)
-            parts = tuple(part_of(found) for _, found in self._contents({"content": told}, "user"))
+            parts = tuple(part_of(found) for _, found in self._shapes_contents({"content": told}, "user"))
             return [PartRead(WHOLE, ToolResult(call_id, parts, form=_OUTPUTS[kind], ref=text(message, "id")), "user")]
         if kind in _CLIENT_CALLS and call_id:
             call = ToolCall(call_id, kind, dump(message.get(_CLIENT_CALLS[kind]) or {}), ref=text(message, "id"))
@@ -375,15 +379,15 @@ class ResponsesShape(ShapeParts):
         side: Side = "user" if kind in _OUTPUTS else "system" if kind in _STATEMENTS else "model"
         return [PartRead(WHOLE, found, side) for found in decode_item(message, self.card)]
 
-    def _contents(self, message: Json, role: Role) -> list[tuple[int, Part]]:
+    def _shapes_contents(self, message: Json, role: Role) -> list[tuple[int, Part]]:
         content = message.get("content")
         phase = text(message, "phase")
         if isinstance(content, str):
             return [(-1, Text(content, role, phase))] if content else []
         entries = content if isinstance(content, list) else []
-        return [(index, found) for index, entry in enumerate(entries) if (found := self._part(entry, role, phase)) is not None]
+        return [(index, found) for index, entry in enumerate(entries) if (found := self._shapes_part(entry, role, phase)) is not None]
 
-    def _part(self, entry: object, role: Role, phase: str) -> Part | None:
+    def _shapes_part(self, entry: object, role: Role, phase: str) -> Part | None:
         if not is_json(entry):
             return Text(entry, role, phase) if isinstance(entry, str) and entry else None
         match text(entry, "type"):

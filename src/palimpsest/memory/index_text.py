@@ -356,11 +356,13 @@ def index_of(
     shown = sorted(shown, key=lambda note: (not note.pinned, note.trust == "repository", KINDS.index(note.kind)))
     active = newest_first(shown, lambda note: note.name, newer)
     days = days_shared(note.when for note in active)
-    whole = [line_of(note, newer.get(note.name, ()), is_finer=shown_time(note.when) in days) for note in active]
-    if _fits(whole, lines, size, tokens):
+    # One more than can be listed, which the warning names.
+    listed = active[: lines + 1]
+    whole = [line_of(note, newer.get(note.name, ()), is_finer=shown_time(note.when) in days) for note in listed]
+    if len(listed) == len(active) and _fits(whole, lines, size, tokens):
         return IndexText("".join(f"{line}\n" for line in whole))
-    kept = _most_that_fit(whole, lines, size, tokens)
-    return IndexText("".join(f"{line}\n" for line in (*whole[:kept], *_warning(whole, kept))), whole[kept])
+    kept = _most_that_fit(whole, len(active), lines, size, tokens)
+    return IndexText("".join(f"{line}\n" for line in (*whole[:kept], *_warning(whole, kept, len(active)))), whole[kept])
 
 
 def line_of(note: Note, newer: Sequence[str] = (), *, is_finer: bool = False) -> str:
@@ -370,17 +372,16 @@ def line_of(note: Note, newer: Sequence[str] = (), *, is_finer: bool = False) ->
     return f"- [{note.name}](notes/{note.name}.md) {head}: {' '.join(note.about.split())}"
 
 
-def _warning(whole: list[str], kept: int) -> tuple[str, str]:
-    left = len(whole) - kept
-    return "", f"> {left:,} of {len(whole):,} notes are not listed here; the first is: {whole[kept]}"
+def _warning(whole: list[str], kept: int, count: int) -> tuple[str, str]:
+    return "", f"> {count - kept:,} of {count:,} notes are not listed here; the first is: {whole[kept]}"
 
 
-def _most_that_fit(whole: list[str], lines: int, size: int, tokens: int) -> int:
+def _most_that_fit(whole: list[str], count: int, lines: int, size: int, tokens: int) -> int:
     """Return how many lines fit together with the warning, by bisection: each further line makes the text longer."""
     low, high = 0, min(len(whole) - 1, max(0, lines - _WARNING_LINES))
     while low < high:
         middle = (low + high + 1) // 2
-        if _fits([*whole[:middle], *_warning(whole, middle)], lines, size, tokens):
+        if _fits([*whole[:middle], *_warning(whole, middle, count)], lines, size, tokens):
             low = middle
         else:
             high = middle - 1

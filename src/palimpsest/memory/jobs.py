@@ -32,7 +32,7 @@ def memory_jobs(memory: SessionMemory, parts: Parts, *, goes_on: bool = True) ->
     the others would be cancelled at once, and the pipeline reads the session later.
     """
     names = memory_job_names(memory.config, memory.session.profile, goes_on=goes_on)
-    if memory.session.log.opened.opener is not None or memory.home.folder is None:
+    if memory.session.log.opened.opener is not None or memory.home.local_folder is None:
         return ()
     jobs = {
         "remember": _statements,
@@ -42,7 +42,7 @@ def memory_jobs(memory: SessionMemory, parts: Parts, *, goes_on: bool = True) ->
         "past_sessions": _past_sessions,
         "pipeline": _pipeline,
     }
-    made = (jobs[name](memory, memory.home.folder, parts) for name in names)
+    made = (jobs[name](memory, memory.home.local_folder, parts) for name in names)
     return tuple(job for job in made if job is not None)
 
 

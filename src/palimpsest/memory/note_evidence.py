@@ -16,7 +16,7 @@ from palimpsest.core.redaction import redact
 from palimpsest.memory.note import LOG_PREFIX, Note
 from palimpsest.memory.notebook import Memories, Notebook
 from palimpsest.memory.weigh import DIGEST_CHARACTERS, changed_paths, cited_files
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.stores.shadow_git import borrowed_git
 
 # Bytes; a larger file counts as changed, since a note cannot be checked against it in time.
@@ -106,7 +106,7 @@ class NoteChange(Struct, frozen=True):
     evidence: tuple[str, ...]
 
 
-def cited_events(home: AnyHome, memories: Memories, note: Note) -> tuple[CitedEvent, ...]:
+def cited_events(home: Home, memories: Memories, note: Note) -> tuple[CitedEvent, ...]:
     """Return each event that a note cites, in the order of the note, quoted without secrets; one that is gone says so."""
     histories = {notebook.log_name: notebook for notebook in memories.notebooks}
     return tuple(_cited(home, histories, note, each) for each in note.evidence)
@@ -128,7 +128,7 @@ def changes_of(notebook: Notebook, name: str) -> tuple[NoteChange, ...]:
     return tuple(found)
 
 
-def _cited(home: AnyHome, histories: dict[str, Notebook], note: Note, cited: str) -> CitedEvent:
+def _cited(home: Home, histories: dict[str, Notebook], note: Note, cited: str) -> CitedEvent:
     session, _, number = cited.rpartition(":")
     if session.startswith(IMPORT_PREFIX):
         return CitedEvent(cited, session, "import", note.backstory)

@@ -51,9 +51,9 @@ def _count_notes(memory: SessionMemory, events: Iterable[Event]) -> None:
 
 
 def _count_summaries(memory: SessionMemory, events: Iterable[Event]) -> None:
-    if memory.home.folder is None:
+    if memory.home.local_folder is None:
         return
-    database = JobsDatabase(memory.home.folder / "memory")
+    database = JobsDatabase(memory.home.local_folder / "memory")
     rows, stages = RolloutRows(database), StageRows(database, memory.session.profile.notes.root)
     kept = {str(row[0]): str(row[5]) for row in stages.all()}
     for at, text in _replies(events):

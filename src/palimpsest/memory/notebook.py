@@ -41,7 +41,7 @@ from palimpsest.memory.store import (
     write_ignore_file,
 )
 from palimpsest.memory.weigh import brought_back, cases_of, without_corrected
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 
 NoteEvent: TypeAlias = NoteSaved | NoteForgotten
 Propose: TypeAlias = Callable[[Memory, str], AcceptedChange | RefusedChange]
@@ -85,6 +85,10 @@ class Notebook:
         # Whether a note of a repository is shown depends on what the user has accepted, too.
         accepted = self._folder.accepted() if self.is_shared else {}
         return {name: f"{stamp}.{accepted[name]}" if name in accepted else stamp for name, stamp in self._folder.stamps().items()}
+
+    def beyond(self) -> int:
+        """Return how many active notes are beyond the most that are read; no search finds them."""
+        return self._folder.beyond()
 
     def has_notes(self) -> bool:
         """Return whether there is an active note, without reading any."""
@@ -186,7 +190,6 @@ class Notebook:
                 # The link lets an undo of this undo retire what is brought back now.
                 undone = replace(successor, status="retracted", superseded_by=back.revision)
                 events.append(self._retired(writer, undone, by, f"undone: {name} holds again"))
-            self._write_index(writer)
         return tuple(events)
 
     def _undo_rule(self, writer: NoteWriter, rule: Note, notes: Notes, by: Author) -> tuple[NoteEvent, ...]:
@@ -204,7 +207,6 @@ class Notebook:
         # The link says that it was undone, so that it is not proposed again from the same notes.
         undone = replace(rule, status="retracted", superseded_by=f"{events[0].name}@{events[0].rev}")
         events.append(self._retired(writer, undone, by, "undone: the notes in whose place it stood hold again"))
-        self._write_index(writer)
         return tuple(events)
 
     def promote(self, name: str, by: Author = "user") -> tuple[NoteEvent, ...]:
@@ -233,12 +235,11 @@ class Notebook:
             promoted = check_note(replace(held, trust="stated", evidence=evidence, when=iso_now(self._clock), rev=held.rev + 1, by=by))
             event = self._saved(writer, promoted, by, "promoted from quarantine")
             writer.discard_quarantined(name)
-            self._write_index(writer)
         return (event,)
 
     def expire_quarantine(self, days: float) -> tuple[NoteEvent, ...]:
         """Delete notes that have been in quarantine for so many days without a promotion, and record it."""
-        with self._writing() as writer:
+        with self._changing() as writer:
             recorded, before = writer.recorded(), self._clock.now() - days * _DAY_MS
             events: list[NoteEvent] = []
             # Files of a repository that wait for the user are not ours to delete.
@@ -265,7 +266,18 @@ class Notebook:
 
     @contextmanager
     def _writing(self) -> Iterator[NoteWriter]:
-        """Hold the scope for a change, after what a crash has left undone was completed."""
+        """Hold the scope for a change, after what a crash has left undone was completed; the index is written once, at the end."""
+        with self._changing() as writer:
+            try:
+                yield writer
+            except BadInput:
+                # Edits by hand were picked up before the change was refused.
+                self._write_index(writer)
+                raise
+            self._write_index(writer)
+
+    @contextmanager
+    def _changing(self) -> Iterator[NoteWriter]:
         with self._folder.held():
             self._forgetting.complete()
             with self._folder.logged() as writer:
@@ -315,7 +327,6 @@ class Notebook:
             if note.name not in notes.active and before is not None and before.superseded_by.partition("@")[0] in left:
                 # It holds again, as it did before the rule took its place.
                 writer.delete(PAST, before.revision)
-        self._write_index(writer)
         return (*saved, *retired)
 
     def _picked_up(self, writer: NoteWriter) -> tuple[NoteEvent, ...]:
@@ -342,7 +353,6 @@ class Notebook:
         for event in events:
             writer.record(event)
         self._complete(writer, files, decoded)
-        self._write_index(writer)
         return tuple(events)
 
     def _complete(self, writer: NoteWriter, files: NoteFiles, decoded: Notes) -> None:
@@ -463,27 +473,27 @@ class Memories:
         raise BadInput(f"there is no note {name[:80]!r}; `pal memory list` lists them", where="memory")
 
 
-def memories_of(home: AnyHome, root: Path) -> Memories | None:
+def memories_of(home: Home, root: Path) -> Memories | None:
     """Return the notes of a project folder; `None` in a home without a folder, which keeps nothing."""
-    if home.folder is None:
+    if home.local_folder is None:
         return None
     scope = project_scope(root)
     team = team_folder(root)
     return Memories(
-        _notebook(scope_folder(home.folder, USER_SCOPE), USER_SCOPE, home.clock),
-        _notebook(scope_folder(home.folder, scope), scope, home.clock),
-        None if team is None else _team_notebook(team, home.folder, scope, home.clock),
+        _notebook(scope_folder(home.local_folder, USER_SCOPE), USER_SCOPE, home.clock),
+        _notebook(scope_folder(home.local_folder, scope), scope, home.clock),
+        None if team is None else _team_notebook(team, home.local_folder, scope, home.clock),
     )
 
 
-def make_team_notebook(home: AnyHome, root: Path) -> Notebook:
+def make_team_notebook(home: Home, root: Path) -> Notebook:
     """Make the folder of the team's notes in a project, if there is none, and return it as a notebook.
 
     Raises `BadInput` in a home that keeps nothing, `StoreError` if the folder cannot be made.
     """
-    if home.folder is None:
+    if home.local_folder is None:
         raise BadInput("a home in memory has no notes; set PAL_HOME to a folder", where="memory")
-    return _team_notebook(make_team_folder(root), home.folder, project_scope(root), home.clock)
+    return _team_notebook(make_team_folder(root), home.local_folder, project_scope(root), home.clock)
 
 
 def _team_notebook(team: Path, home: Path, scope: str, clock: Clock) -> Notebook:

@@ -204,11 +204,6 @@ class _StepReader:
         return plain[len(root) + 1 :] if root else plain.removeprefix("./")
 
 
-def is_within(path: str) -> bool:
-    """Return whether the path of a step is within the folder of its session."""
-    return not path.startswith(("/", "~", "..", "$")) and path[1:2] != ":"
-
-
 def _slashed(path: str) -> str:
     return path.replace("\\", "/")
 

@@ -302,7 +302,7 @@ def pipeline_status(places: PipelinePlaces) -> PipelineStatus:
         Tokens(config.day_tokens_read, config.day_tokens_written),
         config.use and config.jobs == "auto",
         tuple(_scope(places, scope) for scope in places.scopes()),
-        unread_sessions(places.home.folder, places.home.store),
+        unread_sessions(places.home.local_folder, places.home.store),
     )
 
 

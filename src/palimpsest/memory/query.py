@@ -50,6 +50,7 @@ from palimpsest.memory.shown import (
     weigh_prompt,
     without_tags,
 )
+from palimpsest.memory.store import MOST_FILES
 from palimpsest.memory.vectors import embedding_of
 from palimpsest.memory.weigh import DEFAULT_WEIGHING, chain_of, importance
 
@@ -88,7 +89,7 @@ class MemorySearch:
         if block:
             sections.append(block)
             left -= estimate(block) + 2
-        folder = self._memory.home.folder
+        folder = self._memory.home.local_folder
         forgotten = frozenset[str]() if folder is None else forgotten_events(folder)
         if listed := self._summary_lines(text):
             sections.append(listed)
@@ -103,6 +104,8 @@ class MemorySearch:
             if lines.lines:
                 sections.append(_in_order(lines.lines, lines.ids, corrected))
                 left -= lines.tokens + 2
+        if beyond := sum(notebook.beyond() for notebook in self._memory.memories.notebooks):
+            sections.append(f"(not searched: {counted(beyond, 'note')} beyond the first {MOST_FILES:,} of a scope)")
         if waiting:
             sections.append(f"(not in the index yet: {counted(waiting, 'session')}; ask again for what they say)")
         return "\n\n".join(sections) or _NOTHING
@@ -203,7 +206,7 @@ class MemorySearch:
 
     def _past(self, text: str, *, all_projects: bool) -> tuple[list[tuple[RecallIndex, tuple[RecallHit, ...]]], int]:
         """Return the hits in past sessions, by project and best first, and how many sessions could not be read in time."""
-        folder = self._memory.home.folder
+        folder = self._memory.home.local_folder
         if folder is None:
             return [], 0
         own = self._own

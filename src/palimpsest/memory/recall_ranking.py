@@ -213,6 +213,8 @@ FEATURES: Final = (
     "number",  # it has a digit
     "place",  # logarithm of its place in the session, up to 31
     "month",  # the query names the month of its date
+    "user",  # the user said it, or it states a file that was worked on: no mere reply
+    "user_match",  # BM25 of that, relative to the best candidate
 )
 
 
@@ -276,8 +278,10 @@ def _columns(index: RecallIndex, query: RecallQuery, candidates: Candidates) -> 
     scores_before = [scores[at] / top for at in before]
     speakers, speaker = index.speaker_of, next(iter(query.speakers)) if len(query.speakers) == 1 else -2
     lengths, with_number, places, months = index.lengths, index.with_number, index.log_places, index.months
+    matches = [scores[number] / top for number in numbers]
+    users = [float(not _is_mere_reply(index.units[number])) for number in numbers] if index.has_roles else [0.0] * len(numbers)
     return [
-        [scores[number] / top for number in numbers],
+        matches,
         found.shares(masks),
         [by_lowest_bit[(mask & -mask).bit_length()] for mask in masks],
         found.shares(joined),
@@ -296,7 +300,14 @@ def _columns(index: RecallIndex, query: RecallQuery, candidates: Candidates) -> 
         [with_number[number] for number in numbers],
         [places[number] for number in numbers],
         [1.0 if months[number] in query.months else 0.0 for number in numbers],
+        users,
+        [match * user for match, user in zip(matches, users, strict=True)],
     ]
+
+
+def _is_mere_reply(unit: RecallUnit) -> bool:
+    """Return whether a model said it, and it states no file that was worked on."""
+    return unit.role == "assistant" and not unit.paths
 
 
 def _term_counts(index: RecallIndex, query: RecallQuery, numbers: set[int]) -> TermCounts:
@@ -388,7 +399,7 @@ _FARTHEST: Final = 255
 _LOGARITHMS: Final = tuple(math.log1p(distance) for distance in range(_FARTHEST + 1))
 
 
-# What a user said is asked for more often than what was replied.
+# What a user said is asked for more often than a reply that states a file; that it is no mere reply is a learned feature.
 ROLE_PRIORS: Final[Mapping[str, float]] = {"assistant": -1.0, "tool": -1.5}
 # What a model says while it works is asked for less often than how a turn began and ended.
 STEP_PRIOR: Final = -1.0
@@ -420,7 +431,7 @@ def with_priors(index: RecallIndex, query: RecallQuery, candidates: Candidates, 
 
 
 def _prior(unit: RecallUnit, query: RecallQuery, *, is_named: bool) -> float:
-    found = ROLE_PRIORS.get(unit.role, 0.0) + (STEP_PRIOR if unit.kind == STEP else 0.0)
+    found = (0.0 if _is_mere_reply(unit) else ROLE_PRIORS.get(unit.role, 0.0)) + (STEP_PRIOR if unit.kind == STEP else 0.0)
     if is_named:
         found += PATH_PRIOR if _is_about(unit, query.files) else NAME_ONLY_PRIOR
     return found + SYMBOL_PRIOR * _share(unit.text, query.symbols) + LINE_PRIOR * _share(unit.text, query.lines)
@@ -445,61 +456,69 @@ def _share(text: str, wanted: Sequence[str]) -> float:
     return sum(each in text for each in wanted) / len(wanted) if wanted else 0.0
 
 
-# SHA-256 of the data that the weights were fitted on: the main questions of conversations 26, 30, 41, 42, 43 and 44 of LoCoMo. Scores on it
-# are not held out. A weight is the change of a score for one unit of its feature; `features.py` says what each feature is.
-TRAINED_ON: Final = "be63ebc41010b5c70656f89f8d3dd3033aec0b3f697bbb4f5c6602505cff8038"
-# Of each of these conversations 12 digits of the SHA-256 of its texts, so that they are known in other files too.
-TRAINED_CONVERSATIONS: Final = frozenset({"86886f206598", "1b2d9e73eb42", "a4afe905eb00", "9a09615782ba", "967f19de5c97", "12c3440c8574"})
+# Of each conversation that the weights were fitted on (six of LoCoMo and the 20 of BEAM-100K) 12 digits of the SHA-256 of its texts: scores
+# on these are not held out. A weight is the change of a score for one unit of its feature; `FEATURES` says what each feature is.
+_TRAINED: Final = (
+    "86886f206598 1b2d9e73eb42 a4afe905eb00 9a09615782ba 967f19de5c97 12c3440c8574 e5d1ec05642a "
+    "b885b8b50bbd 88a97ae1d137 652e65c4e17d afae9b3ea4df 7a6550a7645b af26ce80b484 5c9c5b0e110d "
+    "b62fb5063f93 46a90cab5693 adcfce24ba25 56d7fd8df362 3ccfe28b6296 a58491ff8571 2c9c409c0852 "
+    "21166cdf4de5 fb021d07b8b0 140f4f433fa2 024a3f1e8181 36711cf01fa0"
+)
+TRAINED_CONVERSATIONS: Final = frozenset(_TRAINED.split())
 WEIGHTS: Final[Mapping[str, float]] = {
-    "match": -0.1287,
-    "cover": 0.5518,
-    "rarest": 0.4571,
-    "cover_with_previous": 1.2514,
-    "window": 1.9135,
-    "pairs": 1.6309,
-    "previous": -0.6755,
-    "following": -0.1775,
-    "second_previous": 1.0482,
-    "second_following": 0.4905,
-    "previous_if_asked": 1.8984,
-    "session_match": 1.6552,
-    "session_cover": 0.8192,
-    "session_best": 1.0591,
-    "distance": -0.3031,
-    "speaker": 2.6386,
-    "asks": -0.4782,
-    "after_question": -0.004,
-    "length": 0.255,
-    "number": 0.8768,
-    "place": -0.2778,
-    "month": 4.218,
+    "match": -0.2987,
+    "cover": 0.9179,
+    "rarest": 0.3605,
+    "cover_with_previous": 1.4685,
+    "window": 2.3086,
+    "pairs": 1.8442,
+    "previous": -1.3772,
+    "following": -0.2069,
+    "second_previous": 0.7866,
+    "second_following": 0.4222,
+    "previous_if_asked": 2.3395,
+    "session_match": 1.5319,
+    "session_cover": 0.4981,
+    "session_best": 1.1997,
+    "distance": -0.0741,
+    "speaker": 2.7067,
+    "asks": -0.2555,
+    "after_question": -0.0359,
+    "length": -0.0236,
+    "number": 0.7416,
+    "place": -0.2069,
+    "month": 4.1299,
+    "user": 3.0494,
+    "user_match": 1.5403,
 }
-# The same with embeddings: `pal memory eval locomo-open.json --fit --embed`, wordllama 0.4.0.
+# The same with embeddings: `pal memory eval locomo-open.json beam-100k.json.gz --fit --embed`, wordllama 0.4.0.
 SIMILAR_WEIGHTS: Final[Mapping[str, float]] = {
-    "match": -0.4291,
-    "cover": 0.6212,
-    "rarest": 0.1077,
-    "cover_with_previous": 1.3242,
-    "window": 0.7615,
-    "pairs": 1.5399,
-    "previous": -1.0256,
-    "following": -0.2656,
-    "second_previous": 0.9856,
-    "second_following": 0.3734,
-    "previous_if_asked": 1.8903,
-    "session_match": 1.5075,
-    "session_cover": 0.8173,
-    "session_best": 0.8078,
-    "distance": -0.3301,
-    "speaker": 2.6537,
-    "asks": -0.6769,
-    "after_question": -0.1228,
-    "length": 0.3514,
-    "number": 1.03,
-    "place": -0.2609,
-    "month": 3.9601,
-    "similar": 0.4527,
-    "similar_with_next": 0.196,
+    "match": -0.6978,
+    "cover": 0.7144,
+    "rarest": 0.2868,
+    "cover_with_previous": 1.5332,
+    "window": 1.2579,
+    "pairs": 1.7038,
+    "previous": -1.5869,
+    "following": -0.2269,
+    "second_previous": 0.6654,
+    "second_following": 0.2891,
+    "previous_if_asked": 2.2834,
+    "session_match": 1.4043,
+    "session_cover": 0.4622,
+    "session_best": 0.9757,
+    "distance": -0.0835,
+    "speaker": 2.719,
+    "asks": -0.3512,
+    "after_question": -0.1229,
+    "length": 0.0007,
+    "number": 0.5862,
+    "place": -0.1859,
+    "month": 4.0201,
+    "user": 2.7631,
+    "user_match": 1.6306,
+    "similar": 0.4085,
+    "similar_with_next": 0.204,
 }
 
 

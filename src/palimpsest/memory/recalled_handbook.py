@@ -29,7 +29,7 @@ def told_handbook(memory: ProjectMemory, rules: NoteRules) -> str:
 
     Notes that no consolidation has read yet stand below the summary.
     """
-    home = memory.home.folder
+    home = memory.home.local_folder
     if home is None:
         return ""
     folder = home / "memory" / rules.root
@@ -99,7 +99,7 @@ class SessionSummary:
 
 def summaries(memory: ProjectMemory) -> Iterator[SessionSummary]:
     """Yield the summaries of this project, of the user, and those of two-stage memory, which is one for all projects."""
-    home = memory.home.folder
+    home = memory.home.local_folder
     if home is None or not (home / "memory").is_dir():
         return
     for notebook in memory.memories.notebooks:
@@ -124,7 +124,7 @@ def memory_file(memory: ProjectMemory, name: str) -> str | None:
     for each in summaries(memory):
         if wanted in (each.path, str(each.file), each.file.stem, each.file.name):
             return redact(each.text)
-    home = memory.home.folder
+    home = memory.home.local_folder
     for root in _ROOTS if home is not None else ():
         folder = stage_folder(home, root) if home is not None else None
         if folder is None or not folder.folder.is_dir():

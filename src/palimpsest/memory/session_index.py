@@ -22,7 +22,7 @@ from palimpsest.memory.recall_index import RecallIndex, encode_index, erase, era
 from palimpsest.memory.recall_store import LogRow, RecallFile, Stored, read_index
 from palimpsest.memory.recall_terms import RecallUnit
 from palimpsest.memory.store import RECALL_FILE, all_tombstones, project_scope
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.stores.log_segments import read_segments
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ _LIMITS: Final = JobLimits(calls=0, seconds=600.0, pause_ms=30_000)
 class IndexPastSessions:
     """Reads logs that are new or changed since into the index over past sessions; that of this session is left for later."""
 
-    home: AnyHome
+    home: Home
     folder: Path
     limits: JobLimits = _LIMITS
     name: str = NAME

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from palimpsest.agent.session import Session
 from palimpsest.core.errors import BadInput, PalimpsestError
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.stores.memory_config import MemoryConfig
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class ProjectMemory(Struct, frozen=True, kw_only=True):
     what is made once when it is first needed, such as the index over the notes.
     """
 
-    home: AnyHome
+    home: Home
     root: Path
     given: "Memories | Callable[[], Memories]"
     config: MemoryConfig
@@ -36,7 +36,7 @@ class ProjectMemory(Struct, frozen=True, kw_only=True):
 
     def is_used(self) -> bool:
         """Return whether there are or were notes in this home or of this team, without asking which belong to the project."""
-        folder = self.home.folder
+        folder = self.home.local_folder
         return folder is not None and ((folder / "memory").is_dir() or (self.root / _TEAM_FOLDER).is_dir())
 
     def has_notes(self) -> bool:
@@ -45,7 +45,7 @@ class ProjectMemory(Struct, frozen=True, kw_only=True):
 
     def has_summaries(self) -> bool:
         """Return whether there may be summaries of past sessions, without reading any."""
-        folder = self.home.folder
+        folder = self.home.local_folder
         return folder is not None and (folder / "memory" / "jobs.sqlite").is_file()
 
     @property
@@ -54,14 +54,14 @@ class ProjectMemory(Struct, frozen=True, kw_only=True):
         return self.given() if callable(self.given) else self.given
 
 
-def project_memory(home: AnyHome, root: Path, config: MemoryConfig) -> ProjectMemory | None:
+def project_memory(home: Home, root: Path, config: MemoryConfig) -> ProjectMemory | None:
     """Return the memory of a project folder outside of any session; `None` if it is turned off, or the home keeps nothing."""
-    if home.folder is None or not config.use:
+    if home.local_folder is None or not config.use:
         return None
     return ProjectMemory(home=home, root=root, given=opened_once(home, root), config=config)
 
 
-def opened_once(home: AnyHome, root: Path) -> "Callable[[], Memories]":
+def opened_once(home: Home, root: Path) -> "Callable[[], Memories]":
     """Return a function that opens the notes of a project folder with its first call."""
 
     @cache
@@ -92,12 +92,12 @@ class SessionMemory(ProjectMemory, frozen=True, kw_only=True):
         return self.topics is not None or bool(self.problem)
 
 
-def session_memory(session: Session, root: Path, home: AnyHome, config: MemoryConfig) -> SessionMemory | None:
+def session_memory(session: Session, root: Path, home: Home, config: MemoryConfig) -> SessionMemory | None:
     """Return the memory of a session that works in a folder; `None` if it is turned off, or the home keeps nothing.
 
     Raises `BadInput` if the settings name a model for recall that is not known.
     """
-    if home.folder is None or not config.use:
+    if home.local_folder is None or not config.use:
         return None
     if config.recall_model:
         session.named_card(config.recall_model)
@@ -106,7 +106,7 @@ def session_memory(session: Session, root: Path, home: AnyHome, config: MemoryCo
         from palimpsest.memory.topics import open_topics  # one profile needs it
 
         try:
-            topics = open_topics(home.folder, root)
+            topics = open_topics(home.local_folder, root)
         except PalimpsestError as error:
             problem = f"this session has no notes: {error}"
     return SessionMemory(

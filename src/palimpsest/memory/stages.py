@@ -54,7 +54,7 @@ from palimpsest.memory.work import (
 )
 from palimpsest.memory.work_store import Claim, JobKind, JobsDatabase, StageRows, Tokens
 from palimpsest.policies.profile import StageRules
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.stores.memory_config import MemoryConfig
 from palimpsest.wire.models import ModelCard, card
 
@@ -78,7 +78,7 @@ class PhaseUse(Struct, frozen=True):
 class StagePlaces:
     """Everything of a home that the two stages read and write under the rules of a profile."""
 
-    def __init__(self, home: AnyHome, config: MemoryConfig, rules: StageRules) -> None:
+    def __init__(self, home: Home, config: MemoryConfig, rules: StageRules) -> None:
         timed = replace(config, idle_hours=rules.idle_hours, age_days=rules.age_days)
         self.pipeline = PipelinePlaces(home, timed)
         self.home = self.pipeline.home
@@ -86,7 +86,7 @@ class StagePlaces:
         self.rules = rules
         self.claims = self.pipeline.claims
         self.rows = StageRows(JobsDatabase(self.pipeline.folder), rules.root)
-        self.folder: StageFolder = stage_folder(self.home.folder, rules.root)
+        self.folder: StageFolder = stage_folder(self.home.local_folder, rules.root)
 
     def memories(self) -> tuple[StoredMemory, ...]:
         """Return what stage one has kept, by session."""

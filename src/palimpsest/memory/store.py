@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from palimpsest.core.errors import BadInput, BadLog, MissingBase, NewerFormat, StoreError
+from palimpsest.core.errors import BadInput, BadLog, GitStopped, MissingBase, NewerFormat, StoreError
 from palimpsest.core.events import Event, Failed, NoteForgotten, NoteSaved, SessionOpened
 from palimpsest.core.items import Value
 from palimpsest.core.log import Log
@@ -122,6 +122,8 @@ class NoteFolder:
         self._real = (self.folder.resolve(), self.state.resolve())
         self._clock = clock
         self._saved: tuple[tuple[int, ...], Mapping[str, tuple[NoteSaved | None, int]]] = ((), {})
+        # The text of each file that was read with the state that it had then, by path.
+        self._known: dict[str, tuple[tuple[int, ...], str]] = {}
 
     @property
     def is_shared(self) -> bool:
@@ -134,7 +136,7 @@ class NoteFolder:
         return self.state / ".forgetting"
 
     def read(self, *, hidden: Iterable[str] = ()) -> NoteFiles:
-        """Return all notes as they are now, without those of the names `hidden`.
+        """Return all notes as they are now, without those of the names `hidden`. Files that did not change since are not read again.
 
         Links are not followed, and files that are too large are named as a problem.
         """
@@ -161,6 +163,14 @@ class NoteFolder:
         except OSError as error:
             raise store_error(error, folder, "read") from error
         return dict(sorted(found.items())[:MOST_FILES])
+
+    def beyond(self) -> int:
+        """Return how many active notes are beyond the most that are read; no search finds them."""
+        try:
+            with os.scandir(self._place(NOTES)) as entries:
+                return max(0, sum(entry.name.endswith(".md") for entry in entries) - MOST_FILES)
+        except OSError:
+            return 0
 
     def has_notes(self) -> bool:
         """Return whether there is a file of an active note."""
@@ -331,20 +341,30 @@ class NoteFolder:
             if folder.is_symlink():
                 problems.append((place, "this is a link; notes are kept in folders of their own only"))
                 return
-            entries = sorted(entry.name for entry in os.scandir(folder) if entry.name.endswith(".md"))
+            with os.scandir(folder) as found:
+                entries = sorted((entry for entry in found if entry.name.endswith(".md")), key=lambda entry: entry.name)
         except FileNotFoundError:
             return
         except OSError as error:
             raise store_error(error, folder, "read") from error
-        problems += [(f"{place}/{name}", f"there are more than {MOST_FILES:,} notes") for name in entries[MOST_FILES:]]
-        for name in entries[:MOST_FILES]:
+        problems += [(f"{place}/{entry.name}", f"there are more than {MOST_FILES:,} notes") for entry in entries[MOST_FILES:]]
+        for entry in entries[:MOST_FILES]:
             try:
-                yield name.removesuffix(".md"), _note_text(folder / name)
+                yield entry.name.removesuffix(".md"), self._text(entry)
             except FileNotFoundError:
                 # It was renamed or deleted since the folder was listed.
                 continue
             except (OSError, UnicodeDecodeError, ValueError) as error:
-                problems.append((f"{place}/{name}", str(error)))
+                problems.append((f"{place}/{entry.name}", str(error)))
+
+    def _text(self, entry: "os.DirEntry[str]") -> str:
+        found = entry.stat(follow_symlinks=False)
+        state = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        known = self._known.get(entry.path)
+        if known is None or known[0] != state:
+            # The state is older than the text: what changes in between is read again.
+            known = self._known[entry.path] = (state, _note_text(Path(entry.path)))
+        return known[1]
 
 
 class NoteWriter:
@@ -450,7 +470,10 @@ _SECONDS: Final = 10.0
 
 
 def project_scope(root: Path) -> str:
-    """Return the scope of a project: by the first commit of its repository, else by its real path."""
+    """Return the scope of a project: by the first commit of its repository, else by its real path.
+
+    Raises `GitStopped` if git does not answer in time: by its path the project would have other notes.
+    """
     identity = _first_commit(root) or os.path.realpath(root)
     return f"project-{sha256(os.fsencode(identity)).hexdigest()[:_ID_LENGTH]}"
 
@@ -492,10 +515,15 @@ def is_scope_name(name: str) -> bool:
 
 
 def _first_commit(root: Path) -> str:
-    """Return the oldest of the commits without a parent that HEAD leads to; empty if there is none that can be read."""
+    """Return the oldest of the commits without a parent that HEAD leads to; empty if there is none that can be read.
+
+    Raises `GitStopped` if git does not answer in time.
+    """
     try:
         with borrowed_git(root, seconds=_SECONDS) as git:
             lines = [] if git is None else git.run("rev-list", "--max-parents=0", "HEAD").decode("ascii", "replace").split()
+    except GitStopped:
+        raise
     except (OSError, StoreError):
         return ""
     return lines[-1] if lines else ""
@@ -594,7 +622,8 @@ def _notes(files: Mapping[str, str], place: str, clock: Clock, problems: list[tu
             yield name, replace(found, when=iso_now(clock)) if found.when == _NO_TIME else found
 
 
-@lru_cache(maxsize=4_096)
+# More than the active notes and their past versions, or reading them in order would always read them all.
+@lru_cache(maxsize=4 * MOST_FILES)
 def _note_or_problem(text: str, name: str, place: str) -> Note | str:
     """Return the note of a file, or what is wrong with it. Reading the notes again costs only what was changed since."""
     where = f"{place}/{name}.md"

@@ -561,8 +561,3 @@ def _clusterings(active: Iterable[Note], now: datetime, words: Words, weighing: 
                 ConsolidationStep(f"{standing.name} stands for {len(leaving)} notes", (replace(standing, rev=standing.rev + 1),), past)
             )
     return steps
-
-
-def is_over(note: Note, now: datetime) -> bool:
-    """Return whether the validity of a note has ended, so that it is shown only as history."""
-    return bool(note.valid_to) and time_of(note.valid_to) <= now

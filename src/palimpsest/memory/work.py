@@ -28,7 +28,7 @@ from palimpsest.memory.note import Note
 from palimpsest.memory.notebook import Notebook
 from palimpsest.memory.store import USER_SCOPE, NoteFolder, all_tombstones, project_scope, scope_folder, tombstones_in
 from palimpsest.memory.work_store import Claim, ClaimRules, DaySpending, JobClaims, JobsDatabase, RolloutFiles, RolloutRows, Tokens
-from palimpsest.stores.home import AnyHome, Home
+from palimpsest.stores.home import FolderHome, Home
 from palimpsest.stores.memory_config import MemoryConfig
 from palimpsest.wire.models import ModelCard
 
@@ -38,8 +38,8 @@ _ID_LENGTH: Final = 12
 class PipelinePlaces:
     """Everything of a home that the pipeline reads and writes. Raises `BadInput` for a home in memory, which keeps nothing."""
 
-    def __init__(self, home: AnyHome, config: MemoryConfig) -> None:
-        if not isinstance(home, Home):
+    def __init__(self, home: Home, config: MemoryConfig) -> None:
+        if not isinstance(home, FolderHome):
             raise BadInput("a home in memory has no notes; set PAL_HOME to a folder", where="memory")
         self.home = home
         self.config = config

@@ -7,7 +7,6 @@ from typing import Final, Literal
 
 from msgspec.structs import replace
 
-from palimpsest.audit.cache import prices_of
 from palimpsest.audit.entities import is_real_user_message
 from palimpsest.audit.fold_texts import EVIDENCE_TITLE, EVIDENCE_TOKENS, evidence_text
 from palimpsest.audit.gate import REQUIRED_SOURCES, last_request, pinned
@@ -34,7 +33,7 @@ from palimpsest.core.items import (
     settled,
 )
 from palimpsest.core.log import check_fit
-from palimpsest.core.plans import Answer, Ask, Card, Edits, Moment, Plan, Proposal, Situation, Steps, Want, ask, proposal_of, steps_of
+from palimpsest.core.plans import Answer, Ask, Edits, ModelCard, Moment, Plan, Proposal, Situation, Steps, Want, ask, proposal_of, steps_of
 from palimpsest.core.text import cost_text, counted
 from palimpsest.core.view import View
 from palimpsest.policies.budgets import codex_effective
@@ -158,12 +157,12 @@ class Remote:
         why = self.trigger.reason(situation)
         return self._steps_if_due(situation, card, why) if why else ()
 
-    def _steps_if_due(self, situation: Situation, card: Card, why: str) -> Steps:
+    def _steps_if_due(self, situation: Situation, card: ModelCard, why: str) -> Steps:
         if not (yield from self.trigger.is_due_by_scope(situation)):
             return ()
         return (yield from self.steps(situation, card, why))
 
-    def steps(self, situation: Situation, card: Card, why: str) -> Steps:
+    def steps(self, situation: Situation, card: ModelCard, why: str) -> Steps:
         """Ask the provider of a model for a compaction, and propose the fold into its answer."""
         run = handoff_run(situation.view)
         try:
@@ -178,7 +177,7 @@ class Remote:
         fold = handoff_fold(situation, run, groups, inject=situation.moment in self.inject)
         return Proposal((fold,), why, notices=notices(situation, tokens_after(situation, run.items, fold)))
 
-    def _request(self, situation: Situation, run: HandoffRun, card: Card) -> Ask:
+    def _request(self, situation: Situation, run: HandoffRun, card: ModelCard) -> Ask:
         room = effective_window(situation) if card is situation.card else codex_effective(card.working_window)
         if self.form == "endpoint":
             return Ask(without_last_outputs(situation, run.shown, room), "", PURPOSE, tools=False, endpoint="compact")
@@ -195,7 +194,7 @@ class Remote:
         return (*(Group(message) for message in messages), Group((compaction_put(situation, found[0]),), "compaction"))
 
 
-def can_compact(card: Card) -> bool:
+def can_compact(card: ModelCard) -> bool:
     """Whether a model is served by OpenAI over Responses, the only provider with a compaction endpoint."""
     return card.provider == "openai" and card.wire == "responses"
 
@@ -383,7 +382,7 @@ def _block_of(reply: ModelReplied, situation: Situation) -> Put:
 
 def _asking_cost(reply: ModelReplied, situation: Situation) -> str:
     """What the request for a compaction cost, which the price of the edit does not have; empty for a model without known prices."""
-    prices = prices_of(situation.card.prices)
+    prices = situation.card.prices
     if not prices.are_known:
         return ""
     usages = [usage for usage in (reply.usage, *(each.usage for each in reply.beside)) if usage.total]
@@ -457,7 +456,7 @@ class CheaperCompaction:
         cached = min(situation.cache.longest(situation.now), situation.used)
         asking = rates.read * cached + rates.write * (situation.used - cached) + rates.output * USUAL_SUMMARY
         again = rates.write * _in_use(situation, after)
-        tariff = Tariff(prices_of(card.prices))
+        tariff = Tariff(card.prices)
         theirs += tariff.usd(asking)
         ours += tariff.usd(again)
         return (

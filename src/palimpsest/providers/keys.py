@@ -50,11 +50,11 @@ def find_connection(provider: str, options: ProviderOptions, environment: Mappin
     """
     prefix = _VARIABLES.get(provider, "" if provider == LOCAL or options.base_url else _VARIABLES["openai"])
     base_url, base_url_source = _first(
-        (_text(environment, f"{prefix}_BASE_URL" if prefix else ""), f"{prefix}_BASE_URL"), (options.base_url.strip(), FROM_CONFIG)
+        (_variable_text(environment, f"{prefix}_BASE_URL" if prefix else ""), f"{prefix}_BASE_URL"), (options.base_url.strip(), FROM_CONFIG)
     )
     variable = options.api_key_env or (f"{prefix}_API_KEY" if prefix else "")
     configured = options.api_key.reveal().strip() if options.api_key is not None else ""
-    key, key_source = _first((_text(environment, variable), variable), (configured, FROM_CONFIG))
+    key, key_source = _first((_variable_text(environment, variable), variable), (configured, FROM_CONFIG))
     if not key and provider != LOCAL:
         key, key_source = _first((_keyring_password(provider), FROM_KEYRING))
     if not key and options.api_key_env:
@@ -98,7 +98,7 @@ def _first(*candidates: tuple[str, str]) -> tuple[str, str]:
     return next((each for each in candidates if each[0]), ("", UNSET))
 
 
-def _text(environment: Mapping[str, str], variable: str) -> str:
+def _variable_text(environment: Mapping[str, str], variable: str) -> str:
     return environment.get(variable, "").strip() if variable else ""
 
 

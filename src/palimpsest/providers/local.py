@@ -7,7 +7,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 import msgspec
 from msgspec import Struct
@@ -18,13 +18,6 @@ from palimpsest.core.events import ModelReplied
 from palimpsest.core.ports import Sendable, closing
 from palimpsest.providers.http import HttpProvider, checked_address, without_credentials
 from palimpsest.wire.models import ModelCard
-
-
-class _Serving(Protocol):
-    """The part of `xllamacpp.Server` that is used; the package is untyped."""
-
-    @property
-    def listening_address(self) -> str: ...
 
 
 def require_extra(where: str) -> None:
@@ -42,7 +35,7 @@ class LocalServer:
         self._weights = weights
         self._window = window
         self._threads = threads
-        self._server: _Serving | None = None
+        self._server: Any | None = None
 
     @property
     def url(self) -> str:

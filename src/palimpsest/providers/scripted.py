@@ -118,13 +118,13 @@ class Scripted:
         calls = any(isinstance(part, ToolCall) for part in whole.parts)
         return replace(
             whole,
-            usage=whole.usage if whole.usage != Usage() else self._usage(whole, number),
+            usage=whole.usage if whole.usage != Usage() else self._estimated_usage(whole, number),
             stop=whole.stop or ("tool_use" if calls else "end_turn"),
             model=whole.model or self._model,
             message=whole.message or f"scripted-{number + 1}",
         )
 
-    def _usage(self, whole: ModelReplied, number: int) -> Usage:
+    def _estimated_usage(self, whole: ModelReplied, number: int) -> Usage:
         body = self.requests[number].body
         shared = _shared_prefix(self.requests[number - 1].body, body) if number else 0
         written = sum(len(text_of(part).encode()) for part in whole.parts)

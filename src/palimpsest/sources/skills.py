@@ -226,7 +226,6 @@ def opencode_list(find: Callable[[World], Sequence[Skill]]) -> Source:
 
 
 IGNORED: Final = frozenset({"PATH", "HOME", "USER", "SHELL", "PWD", "TMPDIR", "TEMP", "TMP", "LANG", "TERM", "XDG_CONFIG_HOME"})
-MOST_FILES: Final = 10
 _LINK: Final = lazy_pattern(r"\[([$@])([A-Za-z0-9_:-]+)\]\(([^()\s]+)\)")
 _PLAIN: Final = lazy_pattern(r"(?<![\w$@/])([$@])([A-Za-z0-9_:-]+)")
 

@@ -54,10 +54,10 @@ class _BufferedLogFile:
         self._buffer.append(line)
         self._size += len(line)
         if self._size - self._file.size > _BUFFER_BYTES or self._error is not None:
-            self._write()
+            self._write_buffer()
         return start
 
-    def _write(self) -> None:
+    def _write_buffer(self) -> None:
         """Write the buffer. After a failed write every further one raises the same error, because the log would have a gap."""
         if self._error is not None:
             raise self._error
@@ -78,18 +78,18 @@ class _BufferedLogFile:
                 raise
 
     def sync(self) -> None:
-        self._write()
+        self._write_buffer()
         # Closing a log syncs it too; a second sync of the same bytes would only cost time.
         if self._synced != self._size:
             self._file.sync()
             self._synced = self._size
 
     def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, bytes]]:
-        self._write()
+        self._write_buffer()
         return self._file.chunks(start, stop)
 
     def read(self, start: int, length: int) -> bytes:
-        self._write()
+        self._write_buffer()
         return self._file.read(start, length)
 
     def refresh(self) -> None:
@@ -98,7 +98,7 @@ class _BufferedLogFile:
         self._size = self._file.size + buffered
 
     def rewrite(self, data: bytes) -> str:
-        self._write()
+        self._write_buffer()
         where = self._file.rewrite(data)
         self._size = self._file.size
         return where
@@ -107,7 +107,7 @@ class _BufferedLogFile:
         return self._file.load_checkpoint()
 
     def save_checkpoint(self, data: bytes) -> None:
-        self._write()
+        self._write_buffer()
         self._file.save_checkpoint(data)
 
     def close(self) -> None:

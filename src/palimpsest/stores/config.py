@@ -217,16 +217,12 @@ class AgentConfig(Struct, frozen=True, kw_only=True):
 
 
 class FilesConfig(Struct, frozen=True, kw_only=True):
-    """What is kept about the project's files: snapshots, with which a rewind takes back what turns changed, and notes in git."""
+    """What is kept about the project's files: snapshots, with which a rewind takes back what turns changed."""
 
     snapshots: Annotated[bool, Meta(description="Keep the state of the project's files around each turn that may change them.")] = True
     largest_mb: Annotated[
         Annotated[int, Meta(ge=1, le=1_000)], Meta(description="Megabytes of the largest file that a snapshot takes.")
     ] = DEFAULT_LARGEST_MB
-    git_notes: Annotated[
-        bool,
-        Meta(description="Note the link of a session in the git of its folder when it is verified or exported (refs/notes/palimpsest)."),
-    ] = False
 
 
 class McpConfig(Struct, frozen=True, kw_only=True):
@@ -470,10 +466,10 @@ def _keys(table: type[Struct], prefix: str = "") -> Iterator[Key]:
         elif get_origin(hint) is not Annotated:
             yield from _keys(get_args(hint)[1], f"{prefix}{field.name}.*.")
         else:
-            yield _key(f"{prefix}{field.name}", hint, field.default if field.default is not NODEFAULT else {})
+            yield _config_key(f"{prefix}{field.name}", hint, field.default if field.default is not NODEFAULT else {})
 
 
-def _key(name: str, hint: Any, default: object) -> Key:
+def _config_key(name: str, hint: Any, default: object) -> Key:
     meta: Meta = hint.__metadata__[-1]
     extra = meta.extra or {}
     from_environment = name == KEEP_ALIVE_KEY or not name.startswith(
@@ -486,6 +482,8 @@ def _key(name: str, hint: Any, default: object) -> Key:
     return Key(name, hint, default, meta.description or "", variable, bool(extra.get("project")), str(extra.get("example", "")))
 
 
+# Keys of earlier versions that nothing reads any more; a file that has one is as good as before.
+RETIRED_KEYS: Final = frozenset({("files", "git_notes")})
 KEYS: Final[Mapping[str, Key]] = {key.name: key for key in _keys(Config)}
 """All keys by dotted name, in the order of a file."""
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from palimpsest.core.errors import BadInput
 from palimpsest.core.redaction import Credential
 from palimpsest.core.text import lazy_pattern
-from palimpsest.stores.config import KEEP_ALIVE_KEY, KEYS, Config, Key, key_of
+from palimpsest.stores.config import KEEP_ALIVE_KEY, KEYS, RETIRED_KEYS, Config, Key, key_of
 from palimpsest.stores.files import make_private_folder, store_error, write_private
 
 _MOST_BYTES: Final = 256 * 1024
@@ -154,7 +154,7 @@ def _leaves(table: Mapping[str, Any], prefix: tuple[str, ...] = ()) -> Iterator[
         path = (*prefix, name)
         if isinstance(value, dict) and key_of(path) is None and len(path) < 4:
             yield from _leaves(value, path)
-        else:
+        elif path not in RETIRED_KEYS:
             yield path, value
 
 
@@ -342,14 +342,14 @@ def _config(found: Mapping[str, Setting]) -> Config:
     nested: dict[str, Any] = {}
     for setting in found.values():
         table = nested
-        *tables, last = _path(setting.key)
+        *tables, last = _path_of_key(setting.key)
         for name in tables:
             table = table.setdefault(name, {})
         table[last] = setting.value
     return msgspec.convert(nested, Config, dec_hook=credential_hook)
 
 
-def _path(name: str) -> tuple[str, ...]:
+def _path_of_key(name: str) -> tuple[str, ...]:
     """Return the parts of a dotted key; the name of a provider may have dots itself."""
     if name.startswith("providers."):
         provider, _, last = name.removeprefix("providers.").rpartition(".")

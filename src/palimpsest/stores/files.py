@@ -5,7 +5,7 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -184,7 +184,7 @@ def write_atomically(path: Path, chunks: Iterable[bytes], *, replace: bool = Fal
         raise _already_exists(path)
     target = Path(os.path.realpath(path))
     try:
-        return _write(target, path, chunks, replace=replace, mode=mode, sync=sync)
+        return _write_file(target, path, chunks, replace=replace, mode=mode, sync=sync)
     except FileExistsError:
         raise _already_exists(path) from None
 
@@ -196,7 +196,7 @@ def write_private(path: Path, data: bytes, *, replace: bool = True, sync: bool =
     Without `sync_name` the caller syncs the folder, once for several files.
     """
     try:
-        _write(path, path, (data,), replace=replace, mode=0o600, sync=sync, sync_name=sync_name)
+        _write_file(path, path, (data,), replace=replace, mode=0o600, sync=sync, sync_name=sync_name)
     except FileExistsError:
         return False
     return True
@@ -225,7 +225,7 @@ def _temporary(target: Path) -> Path:
     return target.parent / f".{name}.new-{os.urandom(6).hex()}"
 
 
-def _write(
+def _write_file(
     target: Path, path: Path, chunks: Iterable[bytes], *, replace: bool, mode: int | None, sync: bool, sync_name: bool = True
 ) -> int:
     """Write the target; error messages name `path`. Raises `FileExistsError` if the target exists and `replace` is false."""
@@ -301,11 +301,42 @@ def _already_exists(path: Path) -> BadInput:
     return BadInput(message, where=str(path))
 
 
-class FileStateSlot:
-    """A small value in a file; it is not synced, because a lost value can be computed again."""
+class FileDocument:
+    """A small value in a file. What `save` writes is not synced, because a lost value of that kind can be computed again."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
+
+    @property
+    def name(self) -> str:
+        """The path."""
+        return str(self._path)
+
+    def read(self) -> bytes | None:
+        """Return the bytes of the file; `None` if there is none. Raises `StoreError` if it cannot be read."""
+        try:
+            return read_regular(self._path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise store_error(error, self._path, "read") from error
+
+    def change(self, change: Callable[[bytes | None], bytes | None]) -> None:
+        """Replace the value under a lock in a file beside it. Raises `StoreError` if it cannot be locked, read or written."""
+        place = self._path.with_suffix(".lock")
+        with store_errors(place, "lock"):
+            lock = open_in_folder(place, os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            before = self.read()
+            after = change(before)
+            if after is None:
+                with store_errors(self._path, "delete"):
+                    self._path.unlink(missing_ok=True)
+            elif after != before:
+                write_private(self._path, after)
+        finally:
+            os.close(lock)
 
     def load(self) -> bytes | None:
         """Return the value that was saved last; `None` if the file is missing or cannot be read."""

@@ -1,6 +1,6 @@
 """All stores in memory, with simulated crashes and disk failures for tests, and a clock that a test controls."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 
 from msgspec import Struct, field, structs
@@ -363,6 +363,10 @@ class MemorySessions:
         if store is not None:
             self._deleted.add(session)
 
+    def disk_bytes(self, session: str) -> int:
+        """Return the bytes of the log of a session."""
+        return self.stat(session).size
+
     def result_files(self, session: str) -> MemoryResultFiles:
         """Return the store of the tool results of a session."""
         return self._results.setdefault(session, MemoryResultFiles(f"memory:{session}.results"))
@@ -420,11 +424,20 @@ class MemoryBlobs:
         return address in self._contents or (self._lower is not None and address in self._lower)
 
 
-class MemoryStateSlot:
-    """A state slot in memory."""
+class MemoryDocument:
+    """A document in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "memory") -> None:
+        self.name = name
         self._data: bytes | None = None
+
+    def read(self) -> bytes | None:
+        """Return the value, if there is one."""
+        return self._data
+
+    def change(self, change: Callable[[bytes | None], bytes | None]) -> None:
+        """Replace the value by what `change` makes of it."""
+        self._data = change(self._data)
 
     def load(self) -> bytes | None:
         """Return the value that was saved last, if any."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from palimpsest.core.errors import BadLog, ReadOnly, StoreError
 from palimpsest.core.lines import MAX_LINE
-from palimpsest.stores.files import FileStateSlot, Lock, store_error, store_errors, sync_file, sync_folder, write_private
+from palimpsest.stores.files import FileDocument, Lock, store_error, store_errors, sync_file, sync_folder, write_private
 
 # The events of a piece take four times its size in memory, which a process keeps for good once it had it.
 CHUNK_BYTES = 128 * 1024
@@ -248,8 +248,8 @@ class JsonlFile:
             self._lock.release()
 
     @property
-    def _checkpoint(self) -> FileStateSlot:
-        return FileStateSlot(self._path.with_suffix(CHECKPOINT))
+    def _checkpoint(self) -> FileDocument:
+        return FileDocument(self._path.with_suffix(CHECKPOINT))
 
     def _lines_end(self, size: int, least: int = 0) -> int:
         """Return the offset after the last whole line, at least `least`; a line without a newline or with zeros is torn."""

@@ -14,6 +14,7 @@ from msgspec import Struct
 from palimpsest.core.redaction import Credential
 from palimpsest.stores.config import HookConfig
 from palimpsest.stores.config_files import ConfigProblem, find_project_file, git_root, read_config, read_text
+from palimpsest.stores.home import Home
 from palimpsest.stores.trust import ProjectCommand, ProjectTrust
 
 TransportKind: TypeAlias = Literal["stdio", "http", "sse"]
@@ -394,7 +395,7 @@ def project_hooks(folder: Path, user_file: Path | None = None) -> tuple[ProjectH
     return tuple(ProjectHook(hook, ProjectCommand("hook", hook.called, _definition(hook))) for hook in hooks)
 
 
-def trust_of(home: Path | None, folder: Path) -> ProjectTrust:
+def trust_of(home: Home, folder: Path) -> ProjectTrust:
     """What the user trusts of the project of a folder: that of its git root, or of the folder itself outside of git."""
     return ProjectTrust(home, git_root(folder))
 

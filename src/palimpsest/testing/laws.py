@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from palimpsest.core.deltas import Delta, PartialReply, TextDelta
 from palimpsest.core.errors import BadInput, Locked, MissingBlob, PalimpsestError, ReadOnly, StoreError
-from palimpsest.core.events import ModelReplied, SessionOpened, UserSaid
+from palimpsest.core.events import ModelReplied, SessionOpened, Titled, UserSaid
 from palimpsest.core.items import Text, ToolCall, text_of
 from palimpsest.core.log import Log
 from palimpsest.core.ports import BlobStore, LogFile, Provider, Sendable, SessionStore
@@ -22,7 +22,7 @@ from palimpsest.stores.files import write_atomically
 from palimpsest.stores.home import Home
 from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 from palimpsest.wire.encode import encode
-from palimpsest.wire.models import ModelCard, card
+from palimpsest.wire.models import CARDS, ModelCard, card
 from palimpsest.wire.request import DEFAULTS
 from palimpsest.wire.wires import check_request
 
@@ -185,6 +185,74 @@ class BlobsContract:
 
 def _all(lines: LogFile) -> bytes:
     return b"".join(data for _, data in lines.chunks())
+
+
+class HomeContract:
+    """The laws of a home: define `make`, which returns a new, empty home each time. Its stores have contracts of their own."""
+
+    def make(self) -> Home:
+        """Return an empty home."""
+        raise NotImplementedError
+
+    def test_a_session_is_there_when_it_is_opened_again(self) -> None:
+        """What was appended to a session is read again, listed, and gone once the session is removed."""
+        home = self.make()
+        with home.new(cwd="/repo", model="m", title="Greeting") as log:
+            log.append(UserSaid((Text("hello"),)))
+            session, view = log.session, log.view
+        require_equal((tuple(home.store.sessions()), home.store.stat(session).size > 0), ((session,), True), "the sessions")
+        with home.open(session) as again:
+            require_equal((again.view, again.opened.cwd, again.opened.model), (view, "/repo", "m"), "the session")
+            require_equal(again.event(1).body, Titled("Greeting"), "its title")
+        home.store.remove(session)
+        require_equal(tuple(home.store.sessions()), (), "the sessions after the removal")
+
+    def test_a_session_has_one_writer_and_any_number_of_readers(self) -> None:
+        """A second writer is refused with `Locked`, and a reader is not."""
+        home = self.make()
+        with home.new() as log:
+            require_error(Locked, lambda: home.open(log.session), "a second writer")
+            with home.open(log.session, write=False) as reader:
+                require_equal(reader.tip, 0, "the newest event")
+
+    def test_a_fork_leaves_its_base_as_it_was(self) -> None:
+        """A fork goes on from an event, and its base does not change."""
+        home = self.make()
+        with home.new() as log:
+            log.extend([UserSaid((Text("one"),)), UserSaid((Text("two"),))])
+            with home.fork(log, 1) as fork:
+                fork.append(UserSaid((Text("three"),)))
+                require_equal(fork.view.ids, ("1.0", "3.0"), "the items of the fork")
+            require_equal(log.view.ids, ("1.0", "2.0"), "the items of its base")
+
+    def test_a_document_is_read_and_replaced_whole(self) -> None:
+        """A document is the same under its name, changes from what it is now, and is gone once a change returns `None`."""
+        home = self.make()
+        document, again = home.document("folder/state"), home.document("folder/state")
+        require_equal((document.load(), document.read()), (None, None), "a document that was never written")
+        require_equal((document.save(b"old"), again.read(), home.document("other").read()), (True, b"old", None), "the saved value")
+        again.change(lambda data: (data or b"") + b" and new")
+        require_equal((document.load(), document.read()), (b"old and new", b"old and new"), "the changed value")
+        document.change(lambda _: None)
+        require_equal((again.load(), again.read()), (None, None), "the deleted value")
+
+    def test_the_index_finds_what_was_said(self) -> None:
+        """The index lists the sessions and finds their words."""
+        home = self.make()
+        with home.new(title="One") as log:
+            log.extend([UserSaid((Text("a palimpsest is written over"),))])
+        with home.index() as index:
+            index.refresh()
+            require_equal([(hit.session, hit.item) for hit in index.search("written")], [(log.session, "2.0")], "the hits")
+            require_equal(([row.title for row in index.list()], index.note), (["One"], ""), "the titles")
+
+    def test_cards_blobs_and_slots_are_there(self) -> None:
+        """A new home has the built-in cards and no others, keeps blobs, and has the documents that the library names."""
+        home = self.make()
+        require_equal((home.own_cards(), [each.name for each in home.cards()]), ((), [each.name for each in CARDS]), "the cards")
+        require_equal((home.blobs.get(home.blobs.put(b"kept")), home.has_index), (b"kept", False), "a blob, and an index")
+        for document in (home.imports, home.pauses, home.tool_counts):
+            require_equal((document.load(), document.save(b"seen"), document.load()), (None, True, b"seen"), document.name)
 
 
 class ProviderContract:

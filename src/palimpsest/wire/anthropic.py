@@ -149,12 +149,12 @@ def with_tool_changes(fragments: list[Fragment], tools: Sequence[Tool], names: N
         return fragments
     said = [fragment.item for fragment in fragments if fragment.group == CHANGED]
     deferred = [tool.name for tool in tools if is_deferred(tool, "anthropic")]
-    bodies = {placed.item.id: _blocks(placed.change, names) for placed in placed_changes(said, names, deferred)}
+    bodies = {placed.item.id: _change_blocks(placed.change, names) for placed in placed_changes(said, names, deferred)}
     whole = (replace(each, body=bodies.get(each.item.id, b"")) if each.group == CHANGED else each for each in fragments)
     return [fragment for fragment in whole if fragment.group != CHANGED or fragment.body]
 
 
-def _blocks(change: ToolChange, names: Names) -> bytes:
+def _change_blocks(change: ToolChange, names: Names) -> bytes:
     return b",".join([*_references("tool_removal", change.removed, names), *_references("tool_addition", change.added, names)])
 
 
@@ -209,7 +209,7 @@ class AnthropicWire:
         content = sendable_content(item, self._card, self._fetch)
         if not isinstance(content, Text) or not content.text.strip():
             return empty_fragment(item)
-        return Fragment(item, BlockKind.USER, _text(content.text))
+        return Fragment(item, BlockKind.USER, _text_block(content.text))
 
     def fragment(self, item: Item, wire_id: str = "") -> Fragment:
         """Encode an item as a content block."""
@@ -224,7 +224,7 @@ class AnthropicWire:
                 if content.text.strip():
                     return self._text_fragment(item, content)
                 if self._card.binds_thinking and content.role == "assistant":
-                    return Fragment(item, BlockKind.ASSISTANT, _text(content.text), group=_BLANK)
+                    return Fragment(item, BlockKind.ASSISTANT, _text_block(content.text), group=_BLANK)
                 return empty_fragment(item)
             case Thinking():
                 return self._thinking(item, content)
@@ -252,7 +252,7 @@ class AnthropicWire:
                 provider_id = provider_call_id(content, "claude")
                 return Fragment(item, BlockKind.CALL, dump(block), pair_key(content.call_id), name, content.form, provider_id=provider_id)
             case ToolResult():
-                return self._result(item, content, wire_id)
+                return self._result_block(item, content, wire_id)
 
     def _text_fragment(self, item: Item, content: Text) -> Fragment:
         if content.role == "assistant":
@@ -260,11 +260,11 @@ class AnthropicWire:
             cited = {_CITATIONS: Raw(content.citations.encode())} if cites else {}
             return Fragment(item, BlockKind.ASSISTANT, dump({"type": "text", "text": content.text, **cited}))
         if not is_statement(content):
-            return Fragment(item, BlockKind.USER, _text(content.text))
-        body = _text(framed_statement(content.text))
+            return Fragment(item, BlockKind.USER, _text_block(content.text))
+        body = _text_block(framed_statement(content.text))
         if not self._card.takes_system_messages:
             return Fragment(item, BlockKind.USER, body)
-        return Fragment(item, BlockKind.USER, body, group=STATED, aside=_text(content.text))
+        return Fragment(item, BlockKind.USER, body, group=STATED, aside=_text_block(content.text))
 
     def _thinking(self, item: Item, content: Thinking) -> Fragment:
         signature = usable_signature(content, self._card)
@@ -272,7 +272,7 @@ class AnthropicWire:
             return empty_fragment(item)
         return Fragment(item, BlockKind.THINKING, dump({"type": "thinking", "thinking": content.text, "signature": signature.data}))
 
-    def _result(self, item: Item, content: ToolResult, wire_id: str) -> Fragment:
+    def _result_block(self, item: Item, content: ToolResult, wire_id: str) -> Fragment:
         name = wire_id or valid_call_id(content.call_id, "claude")
         block: dict[str, object] = {"type": "tool_result", "tool_use_id": name}
         match content.parts:
@@ -281,17 +281,17 @@ class AnthropicWire:
             case (Text(text=text),):
                 block["content"] = text
             case parts:
-                if shown := [Raw(encoded) for part in parts if (encoded := self._part(part))]:
+                if shown := [Raw(encoded) for part in parts if (encoded := self._part_block(part))]:
                     block["content"] = shown
         if content.error:
             block["is_error"] = True
         erased = item.mask is not None and item.mask.form == "cached"
         return Fragment(item, BlockKind.RESULT, dump(block), pair_key(content.call_id), name, content.form, erased=erased)
 
-    def _part(self, part: Part) -> bytes:
+    def _part_block(self, part: Part) -> bytes:
         match part:
             case Text():
-                return _text(part.text) if part.text.strip() else b""
+                return _text_block(part.text) if part.text.strip() else b""
             case Image() | Document():
                 return self._media(part)
             case Opaque():
@@ -332,7 +332,7 @@ class AnthropicWire:
             else:
                 messages[0][1].insert(0, opening)
         elif not messages or messages[0][0]:
-            opener = Fragment(Item("", "notice", Text(OPENING_TEXT)), BlockKind.USER, _text(OPENING_TEXT))
+            opener = Fragment(Item("", "notice", Text(OPENING_TEXT)), BlockKind.USER, _text_block(OPENING_TEXT))
             messages.insert(0, (False, [opener]))
             repairs = (RequestRepair("no_first_user", fragments[0].item.id if fragments else ""),)
         repairs += self._end_for_model(messages)
@@ -365,12 +365,12 @@ class AnthropicWire:
         last = blocks[-1].item
         repairs: tuple[RequestRepair, ...] = ()
         if from_model and not self._card.prefill and isinstance(last.content, Text):
-            messages.append((False, [Fragment(last, BlockKind.USER, _text(OPENING_TEXT))]))
+            messages.append((False, [Fragment(last, BlockKind.USER, _text_block(OPENING_TEXT))]))
             repairs = (RequestRepair("no_prefill", last.id),)
         demanded = self._params.demanded_tool
         if demanded and not messages[-1][0]:
             name = "one of your tools" if demanded == _ANY_TOOL else f"the tool {sent_name(demanded, self._names, 'anthropic')}"
-            messages[-1][1].append(Fragment(last, BlockKind.USER, _text(f"Call {name} now.")))
+            messages[-1][1].append(Fragment(last, BlockKind.USER, _text_block(f"Call {name} now.")))
             repairs += (RequestRepair("demanded_tool", last.id),)
         return repairs
 
@@ -562,7 +562,7 @@ def _end_without_space(messages: list[Message]) -> None:
         blocks[-1] = Fragment(last.item, last.place, dump({**block, "text": text.rstrip()}))
 
 
-def _text(text: str) -> bytes:
+def _text_block(text: str) -> bytes:
     return dump({"type": "text", "text": text})
 
 
@@ -660,7 +660,8 @@ def decode_blocks(blocks: Sequence[tuple[Json, str]], card: ModelCard) -> Iterat
     kinds = [text(block, "type") for block, _ in blocks]
     for index, (block, args) in enumerate(blocks):
         found = list(decode_block(block, card, args))
-        if not found and kinds[index - 1 : index + 2] == ["thinking", "text", "thinking"]:
+        is_between = len(kinds[index - 1 : index + 2]) == 3 and {kinds[index - 1], kinds[index + 1]} <= _THINKING_BLOCKS
+        if not found and kinds[index] == "text" and is_between:
             found = [Text("", role="assistant")]
         yield from found
 

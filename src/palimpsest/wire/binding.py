@@ -136,7 +136,7 @@ def without_thinking(messages: Sequence[Any], fits: Iterable[str] = ()) -> list[
             gap = True
             continue
         if gap and sent and text(sent[-1], "role") == text(message, "role"):
-            sent[-1] = {**sent[-1], "content": [*_blocks(sent[-1]["content"]), *_blocks(blocks)]}
+            sent[-1] = {**sent[-1], "content": [*_blocks_of_message(sent[-1]["content"]), *_blocks_of_message(blocks)]}
         else:
             sent.append(message if blocks == content else {**message, "content": blocks})
         gap = False
@@ -263,12 +263,12 @@ def read_messages(
     """
     cache = cache or BlockFactsCache()
     loaded, deferred = _tools(tools, cache)
-    head = _digest(b"".join([cache.facts(block).digest for block in _blocks(system)]) + b"\0" + b"".join(loaded))
+    head = _digest(b"".join([cache.facts(block).digest for block in _blocks_of_message(system)]) + b"\0" + b"".join(loaded))
     rolling = _Rolling(head)
     thinking: list[SentThinking] = []
     for number, message in enumerate(messages if isinstance(messages, list | tuple) else ()):
         role, content = _message_parts(message)
-        for at, block in enumerate(_blocks(content)):
+        for at, block in enumerate(_blocks_of_message(content)):
             facts = cache.facts(block)
             if facts.is_thinking:
                 summarised = "" if rolling.summarised is None else rolling.summarised.state
@@ -366,7 +366,7 @@ def _message_parts(message: object) -> tuple[str, object]:
     return (text(message, "role"), message.get("content")) if is_json(message) else ("", message)
 
 
-def _blocks(content: object) -> Sequence[object]:
+def _blocks_of_message(content: object) -> Sequence[object]:
     """The blocks of a content; a string is the same as one text block, and an empty one as none."""
     if isinstance(content, list | tuple):
         return content

@@ -79,7 +79,7 @@ class ChatWire:
             case None:
                 return empty_fragment(item)
             case Text():
-                return self._text(item, content)
+                return self._text_fragment(item, content)
             case Thinking():
                 return Fragment(item, BlockKind.THINKING, dump(content.text)) if self._echo and content.text else empty_fragment(item)
             case Image() | Document():
@@ -93,9 +93,9 @@ class ChatWire:
                 provider_id = provider_call_id(content, self._card.call_ids)
                 return Fragment(item, BlockKind.CALL, body, pair_key(content.call_id), name, content.form, provider_id=provider_id)
             case ToolResult():
-                return self._result(item, content, wire_id)
+                return self._result_message(item, content, wire_id)
 
-    def _text(self, item: Item, content: Text) -> Fragment:
+    def _text_fragment(self, item: Item, content: Text) -> Fragment:
         body = dump(content.text)
         if content.role == "assistant":
             return Fragment(item, BlockKind.ASSISTANT, body, group=_TEXT)
@@ -105,7 +105,7 @@ class ChatWire:
             return Fragment(item, BlockKind.USER, dump(framed_statement(content.text)), group=_TEXT)
         return Fragment(item, BlockKind.USER, b',{"role":"%s","content":%s}' % (self._role(content.role).encode(), body), group="message")
 
-    def _result(self, item: Item, content: ToolResult, wire_id: str) -> Fragment:
+    def _result_message(self, item: Item, content: ToolResult, wire_id: str) -> Fragment:
         name = wire_id or valid_call_id(content.call_id, self._card.call_ids)
         texts = [part.text for part in content.parts if isinstance(part, Text)]
         output: object = "".join(texts) if len(texts) < 2 else [{"type": "text", "text": text} for text in texts]
@@ -130,7 +130,7 @@ class ChatWire:
         repairs: tuple[RequestRepair, ...] = ()
         if not messages:
             opener = Item("", "notice", Text(OPENING_TEXT))
-            messages = [(False, [self._text(opener, Text(OPENING_TEXT))])]
+            messages = [(False, [self._text_fragment(opener, Text(OPENING_TEXT))])]
             repairs = (RequestRepair("no_first_user", ""),)
         chunks = [self._prefix, b',"messages":[']
         start = len(chunks)
@@ -369,13 +369,13 @@ class ChunkAssembler:
             yield UsageDelta(decode_usage(usage))
 
     def _extend(self, delta: Json) -> Iterator[Delta]:
-        thinking = next(filter(None, (text(delta, name) for name in _THINKING_FIELDS)), "") + _parts(delta, "thinking")
+        thinking = next(filter(None, (text(delta, name) for name in _THINKING_FIELDS)), "") + _joined_parts(delta, "thinking")
         if thinking:
             self._thinking.append(thinking)
             yield ThinkingDelta(thinking)
         refusal = text(delta, "refusal")
         self._refused = self._refused or bool(refusal)
-        visible_text = text(delta, "content") + _parts(delta, "text") + refusal
+        visible_text = text(delta, "content") + _joined_parts(delta, "text") + refusal
         if visible_text:
             self._texts.append(visible_text)
             yield TextDelta(visible_text)
@@ -430,7 +430,7 @@ class ChunkAssembler:
         return replace(reply, tier=" ".join(filter(None, (self._tier, tier_of({}, self._usage)))))
 
 
-def _parts(delta: Json, kind: str) -> str:
+def _joined_parts(delta: Json, kind: str) -> str:
     """The joined text of content that comes as a list of parts."""
     return "".join(_part_text(part, kind) for part in tables_at(delta, "content") if text(part, "type") == kind)
 

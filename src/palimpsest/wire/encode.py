@@ -17,7 +17,6 @@ from palimpsest.core.events import TURN, CallStarted, Event, Interrupted, ModelR
 from palimpsest.core.items import Content, Item, Opaque, Text, Thinking, Value, seq_of, text_of
 from palimpsest.core.lines import decode_side_request
 from palimpsest.core.log import Log
-from palimpsest.core.plans import Card
 from palimpsest.core.view import View
 from palimpsest.core.view_projection import ViewProjection
 from palimpsest.wire.binding import (
@@ -384,13 +383,13 @@ class PastThinking:
             return
         items = items_of(reply.seq, replace(body, purpose=TURN))
         last = max((place for place, item in enumerate(items) if content_key(item.content)), default=-1)
-        blocks = [*self._blocks(items[: last + 1], call)]
+        blocks = [*self._blocks_sent_back(items[: last + 1], call)]
         wire = wire_called(call.wire)
         bound = reply_bindings(call.prefix, call.after, blocks, "assistant" if wire is None else wire.reply_role)
         self._bindings |= bound
         self._left_out |= dict.fromkeys(bound, frozenset(call.withheld))
 
-    def _blocks(self, items: list[Item], call: CallStarted) -> Iterator[object]:
+    def _blocks_sent_back(self, items: list[Item], call: CallStarted) -> Iterator[object]:
         """The blocks in which a reply is sent back, as the model that made it is sent them."""
         encoder: Encoder | None = None
         for kind, run in groupby(items, partial(_block_kind, wire=call.wire)):
@@ -436,7 +435,7 @@ class PastThinking:
             projection.take(event)
 
 
-def is_bound(card: Card) -> bool:
+def is_bound(card: ModelCard) -> bool:
     """Whether the provider accepts, or uses, the thinking of this model only behind what it was made with."""
     return card.binds_thinking if card.wire == "anthropic" else card.wire == "responses" and card.drops_reasoning
 

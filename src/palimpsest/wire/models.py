@@ -3,16 +3,21 @@
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
-from math import inf
 from operator import add
-from typing import Final, Literal, NamedTuple, Self, TypeAlias
+from typing import Final, NamedTuple, Self
 
 from msgspec.structs import asdict, astuple, replace
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Usage
 from palimpsest.core.items import Value
-from palimpsest.core.spending import PRICE_STEPS, Ledger, Spending
+from palimpsest.core.plans import LONG_SUFFIX
+from palimpsest.core.plans import LongPrices as LongPrices
+from palimpsest.core.plans import ModelCard as ModelCard
+from palimpsest.core.plans import Prices as Prices
+from palimpsest.core.plans import ThinkingMode as ThinkingMode
+from palimpsest.core.plans import WireName as WireName
+from palimpsest.core.spending import Ledger, Spending
 from palimpsest.core.text import lazy_pattern
 
 # Modules that stood below this one in 0.2 are found by `palimpsest.old_names`.
@@ -21,7 +26,6 @@ __path__: list[str] = []
 DEFAULT_MODEL: Final = "claude-sonnet-4-6"
 """Model of a new session if none is named anywhere."""
 
-_LONG_SUFFIX = "[1m]"
 _VENDORS = ("anthropic/", "openai/")
 _BEDROCK = lazy_pattern(r"(?:(?:us|us-gov|eu|apac|jp|au|ca|global)\.)?anthropic\.(?P<name>claude-.+?)(?:-v\d+(?::\d+)?)?")
 # Some resellers write `claude-sonnet-4.6`.
@@ -63,7 +67,7 @@ class ModelNameParts(NamedTuple):
 @lru_cache(maxsize=256)
 def parse_model_name(name: str) -> ModelNameParts:
     """Split a model name into card, API name and window; it knows vendor prefixes, Bedrock ids, dates and aliases."""
-    full_name = name.removesuffix(_LONG_SUFFIX)
+    full_name = name.removesuffix(LONG_SUFFIX)
     bedrock = _BEDROCK.fullmatch(full_name)
     without_vendor = bedrock["name"] if bedrock else full_name
     for vendor in _VENDORS:
@@ -74,143 +78,6 @@ def parse_model_name(name: str) -> ModelNameParts:
     card_name = _FORMER_NAMES.get(without_date) or _VARIANTS.get(without_date, without_date)
     requested = full_name if bedrock else without_vendor
     return ModelNameParts(card_name, "" if requested == card_name or without_date in _FORMER_NAMES else requested, full_name != name)
-
-
-WireName: TypeAlias = Literal["anthropic", "responses", "chat"]
-ThinkingMode: TypeAlias = Literal["none", "budget", "adaptive", "always"]
-"""How a model is asked to think: never, with a budget of tokens, adaptively, or not at all because it always does."""
-
-
-class LongPrices(Value, frozen=True):
-    """Dollars per million tokens for calls whose prompt has more than `above` tokens, one of `PRICE_STEPS`."""
-
-    above: int
-    input: float
-    output: float
-    cache_read: float | None = None
-    cache_write: float | None = None
-    cache_write_long: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.above not in PRICE_STEPS:
-            steps = ", ".join(map(str, PRICE_STEPS))
-            raise BadInput(f"long prompts may have another price above {steps} tokens, not above {self.above}", where="prices.long.above")
-
-
-class Prices(Value, frozen=True):
-    """Dollars per million tokens; tokens whose cache price is `None` cost as much as input.
-
-    Prices of zero are unknown, unless the model is `free`. They hold from the day `since` on (ISO 8601, UTC), and `before` it others.
-    `later` are those of the last day that is known, with all before them; `None` if these are the last.
-    """
-
-    input: float = 0.0
-    output: float = 0.0
-    cache_read: float | None = None
-    cache_write: float | None = None
-    cache_write_long: float | None = None
-    long: LongPrices | None = None
-    free: bool = False
-    since: str = ""
-    before: "Prices | None" = None
-    later: "Prices | None" = None
-
-    def __post_init__(self) -> None:
-        for name in ("input", "output", "cache_read", "cache_write", "cache_write_long"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < inf:
-                raise BadInput(f"a price must be a number of dollars that is not negative, not {value}", where=f"prices.{name}")
-            if self.free and value:
-                raise BadInput(f"a free model has no price of {value}", where=f"prices.{name}")
-
-    @property
-    def are_known(self) -> bool:
-        """Whether these are prices at all."""
-        return self.free or self.input > 0 or self.output > 0
-
-    def on(self, day: str) -> "Prices":
-        """The prices of a day, given as ISO 8601."""
-        found = self if self.later is None else self.later
-        while day < found.since and found.before is not None:
-            found = found.before
-        return found
-
-
-class ModelCard(Value, frozen=True):
-    """The facts about a model: wire, limits in tokens, media, cache and prices.
-
-    `system_messages` says whether system messages may stand inside the conversation; `None` leaves it to the wire.
-    `thinking` says how the model is asked to think: within a budget of tokens, adaptively, or not at all because it always does.
-    `thinks_unasked` says that it thinks without being asked, which counts towards `max_tokens`; `thinking_off` is the type that asks it
-    not to. `default_effort` is the effort it works with unasked; empty if that is not known, and
-    `least_effort` the lowest that it accepts, if it refuses lower ones. `chat_tools` says whether it can be offered tools over OpenAI's
-    Chat Completions: always, only at effort `none`, or never. `forced_tools` says whether a tool call may
-    be demanded, `sampling` whether it accepts a temperature, and `prefill` whether the list may end with a message of the model.
-    `compaction` says when the provider summarises: at a threshold only, or also on demand.
-    `binds_thinking` says that each thinking block is bound to all that was sent before it: an edit of the past makes it unusable.
-    `diagnoses_cache` says that its provider, at its own address, can be asked why its cache missed.
-    `reads_thinking` names other models whose thinking this one reads. `drops_reasoning` says that the server leaves out reasoning behind
-    a changed history without reporting it.
-    """
-
-    name: str
-    wire: WireName
-    provider: str
-    window: int
-    reply: int
-    family: str = ""
-    api_name: str = ""
-    input_limit: int | None = None
-    images: bool = True
-    documents: bool = False
-    audio: bool = False
-    thinking: ThinkingMode = "none"
-    thinks_unasked: bool = False
-    thinking_off: Literal["disabled", "between_tools"] = "disabled"
-    default_effort: str = ""
-    least_effort: str = ""
-    chat_tools: Literal["always", "unthinking", "never"] = "always"
-    forced_tools: bool = True
-    sampling: bool = True
-    prefill: bool = True
-    compaction: Literal["none", "threshold", "demand"] = "none"
-    cache: Literal["none", "breakpoints", "automatic"] = "none"
-    cache_minimum: int = 1024
-    cache_edits: bool = False
-    prices: Prices = Prices()
-    call_ids: Literal["any", "claude", "mistral"] = "any"
-    system_messages: bool | None = None
-    binds_thinking: bool = False
-    reads_thinking: tuple[str, ...] = ()
-    drops_reasoning: bool = False
-    diagnoses_cache: bool = False
-
-    @property
-    def takes_system_messages(self) -> bool:
-        """Whether system messages may stand inside the conversation; by default on every wire but Anthropic Messages."""
-        return self.wire != "anthropic" if self.system_messages is None else self.system_messages
-
-    @property
-    def takes_tool_changes(self) -> bool:
-        """Whether tools that come and go are announced inside the conversation, because another list of tools would be an edit of all."""
-        if self.wire == "responses":
-            return self.drops_reasoning
-        return self.wire == "anthropic" and self.binds_thinking and self.takes_system_messages
-
-    @property
-    def thinks(self) -> bool:
-        """Whether the model can think."""
-        return self.thinking != "none"
-
-    @property
-    def working_window(self) -> int:
-        """Tokens of a prompt up to which the model is meant to be used: its limit, or less if the price of the whole call rises earlier.
-
-        A name that asks for the long window accepts its price.
-        """
-        limit = min(self.window, self.input_limit or self.window)
-        long = self.prices.long
-        return limit if long is None or self.name.endswith(_LONG_SUFFIX) else min(limit, long.above)
 
 
 _MILLION: Final = 1_000_000
@@ -589,7 +456,7 @@ def _alias(name: str, known: dict[str, ModelCard]) -> ModelCard | None:
         return None
     prices = replace(found.prices, long=found.prices.long or _LONG_PRICES.get(found.name))
     # A separate name, so that a resumed session finds the same window and prices.
-    return replace(found, name=found.name + _LONG_SUFFIX, window=_MILLION, prices=prices)
+    return replace(found, name=found.name + LONG_SUFFIX, window=_MILLION, prices=prices)
 
 
 _PER: Final = 1_000_000

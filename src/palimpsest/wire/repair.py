@@ -290,13 +290,13 @@ def sendable_content(item: Item, card: ModelCard, fetch: Fetch) -> Content | Non
         case Image() | Document():
             if role_of(item) == "assistant":
                 return Text(f"[{_name(content)}]", "assistant", ref=content.ref)
-            return _part(content, card, fetch)
+            return _sendable_part(content, card, fetch)
         case Opaque():
             return _opaque(content, card, role_of(item))
         case ToolResult():
             if not content.call_id and card.wire != "responses":
                 return Text(text_shown) if (text_shown := text_of(content)) else None
-            return _result(content, card, fetch)
+            return _sendable_result(content, card, fetch)
         case ToolCall():
             return content
 
@@ -336,12 +336,14 @@ def _thinking(content: Thinking, card: ModelCard) -> Thinking | None:
     return None
 
 
-def _result(content: ToolResult, card: ModelCard, fetch: Fetch) -> ToolResult:
-    fitted = tuple(fitted_part for part in content.parts if (fitted_part := _part(part, card, fetch, within_result=True)) is not None)
+def _sendable_result(content: ToolResult, card: ModelCard, fetch: Fetch) -> ToolResult:
+    fitted = tuple(
+        fitted_part for part in content.parts if (fitted_part := _sendable_part(part, card, fetch, within_result=True)) is not None
+    )
     return content if fitted == content.parts else replace(content, parts=fitted)
 
 
-def _part(part: Part, card: ModelCard, fetch: Fetch, *, within_result: bool = False) -> Part | None:
+def _sendable_part(part: Part, card: ModelCard, fetch: Fetch, *, within_result: bool = False) -> Part | None:
     match part:
         case Text():
             return part if part.text else None

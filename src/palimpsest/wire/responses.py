@@ -87,7 +87,7 @@ class ResponsesWire:
             return empty_fragment(item)
         if content.role == "system":
             return Fragment(item, BlockKind.ASSISTANT, content.text.encode())
-        return self._message_part(item, content.role, content.phase, content.ref, self._part(content, content.role))
+        return self._message_part(item, content.role, content.phase, content.ref, self._part_entry(content, content.role))
 
     def fragment(self, item: Item, wire_id: str = "") -> Fragment:
         """Encode an item as an input item, or as a part of one that adjacent fragments complete."""
@@ -99,9 +99,9 @@ class ResponsesWire:
             case None:
                 return empty_fragment(item)
             case Text():
-                return self._message_part(item, content.role, content.phase, content.ref, self._part(content, content.role))
+                return self._message_part(item, content.role, content.phase, content.ref, self._part_entry(content, content.role))
             case Image() | Document():
-                return self._message_part(item, "user", "", content.ref, self._part(content, "user"))
+                return self._message_part(item, "user", "", content.ref, self._part_entry(content, "user"))
             case Thinking():
                 return self._thinking(item, content)
             case Opaque():
@@ -109,7 +109,7 @@ class ResponsesWire:
             case ToolCall():
                 return self._call(item, content, wire_id)
             case ToolResult():
-                return self._result(item, content, wire_id)
+                return self._output_item(item, content, wire_id)
 
     def _message_part(self, item: Item, role: Role, phase: str, ref: str, part: bytes) -> Fragment:
         event, _, rest = item.id.partition(".")
@@ -138,7 +138,7 @@ class ResponsesWire:
         kind = opaque_type(content)
         if kind == "input_audio" and not self._card.audio:
             words = Text("[audio not shown: this model cannot hear]", role_of(item))
-            return self._message_part(item, words.role, "", content.ref, self._part(words, words.role))
+            return self._message_part(item, words.role, "", content.ref, self._part_entry(words, words.role))
         if kind in RESPONSES_PARTS:
             return self._message_part(item, role_of(item), "", content.ref, content.data.encode())
         if kind not in RESPONSES_ITEMS:
@@ -179,7 +179,7 @@ class ResponsesWire:
         provider_id = provider_call_id(content, self._card.call_ids) if key else ""
         return Fragment(item, BlockKind.CALL, self._item(kind, content.ref, fields), key, name, content.form, provider_id=provider_id)
 
-    def _result(self, item: Item, content: ToolResult, wire_id: str) -> Fragment:
+    def _output_item(self, item: Item, content: ToolResult, wire_id: str) -> Fragment:
         kind = call_kind(content.form)
         name = wire_id or valid_call_id(content.call_id, self._card.call_ids)
         # A result without a call, such as a notification, has no id.
@@ -187,23 +187,23 @@ class ResponsesWire:
         if kind == "search":
             fields |= {"status": "completed", "execution": "client" if fields else "server", "tools": _found_tools(content)}
         else:
-            fields["output"] = self._output(content)
+            fields["output"] = self._output_value(content)
         key = pair_key(content.call_id, content.form) if content.call_id else ""
         return Fragment(item, BlockKind.RESULT, self._item(_OUTPUTS[kind], content.ref, fields), key, name, content.form)
 
-    def _output(self, content: ToolResult) -> object:
+    def _output_value(self, content: ToolResult) -> object:
         match content.parts:
             case ():
                 return ""
             case (Text(text=text),):
                 return _readable(text) if self._readable_output else text
             case parts:
-                return [Raw(self._part(part, "user")) for part in parts]
+                return [Raw(self._part_entry(part, "user")) for part in parts]
 
     def _item(self, kind: str, ref: str, fields: dict[str, object]) -> bytes:
         return b',{"type":"%s"' % kind.encode() + self._id(ref) + b"," + object_members(fields) + b"}"
 
-    def _part(self, part: Part, role: Role) -> bytes:
+    def _part_entry(self, part: Part, role: Role) -> bytes:
         match part:
             case Text():
                 return dump({"type": "output_text" if role == "assistant" else "input_text", "text": part.text})
@@ -448,7 +448,7 @@ def decode_response_object(response: DecodeJson, card: ModelCard) -> ModelReplie
     _refuse_failed(response, card)
     if not isinstance(response.get("output"), list):
         raise WireError("the answer is not a response", where=card.provider)
-    return _reply(response, tables_at(response, "output"), card)
+    return _assembled_reply(response, tables_at(response, "output"), card)
 
 
 def _refuse_failed(response: DecodeJson, card: ModelCard) -> None:
@@ -457,7 +457,7 @@ def _refuse_failed(response: DecodeJson, card: ModelCard) -> None:
         raise provider_error(error or {"message": "the response failed without a reason"}, card.provider)
 
 
-def _reply(response: DecodeJson, output: list[DecodeJson], card: ModelCard) -> ModelReplied:
+def _assembled_reply(response: DecodeJson, output: list[DecodeJson], card: ModelCard) -> ModelReplied:
     parts = [part for item in output for part in decode_item(item, card)]
     refused = any(text(part, "type") == "refusal" for item in output for part in tables_at(item, "content"))
     reason = text(table_at(response, "incomplete_details"), "reason") or text(response, "status")
@@ -623,13 +623,13 @@ class ResponseAssembler:
 
     def reply(self) -> ModelReplied:
         """The reply as far as it has arrived."""
-        return _reply(self._response, self._output(), self._card)
+        return _assembled_reply(self._response, self._output_value(), self._card)
 
     def message(self) -> DecodeJson:
         """The reply as the response that it would be if it were not streamed."""
-        return {**self._response, "output": self._output()}
+        return {**self._response, "output": self._output_value()}
 
-    def _output(self) -> list[DecodeJson]:
+    def _output_value(self) -> list[DecodeJson]:
         # Some servers omit the output at the end, because it was streamed.
         return tables_at(self._response, "output") or [self._whole(index) for index in sorted(self._items)]
 
@@ -663,17 +663,17 @@ def item_json(content: Content) -> ItemJson:
         case Thinking():
             return ItemJson({"type": "reasoning", "summary": [{"type": "summary_text", "text": content.text}]})
         case Image() | Document():
-            inside = _part(content)
+            inside = _json_of_part(content)
             return ItemJson({"type": "message", "role": "user", "content": [inside.json]}, inside.payloads)
         case Opaque():
-            return _part(content)
+            return _json_of_part(content)
         case ToolCall():
             return ItemJson(_call(content))
         case ToolResult():
-            return _result(content)
+            return _json_of_result(content)
 
 
-def _part(part: Part) -> ItemJson:
+def _json_of_part(part: Part) -> ItemJson:
     match part:
         case Text():
             return ItemJson({"type": "input_text", "text": part.text})
@@ -712,8 +712,8 @@ def _call(call: ToolCall) -> Json:
             return {**searching, "arguments": _json(call.args)}
 
 
-def _result(result: ToolResult) -> ItemJson:
-    parts = [_part(part) for part in result.parts]
+def _json_of_result(result: ToolResult) -> ItemJson:
+    parts = [_json_of_part(part) for part in result.parts]
     payloads = sum(part.payloads for part in parts)
     texts = [part.text for part in result.parts if isinstance(part, Text)]
     output: Json = "\n".join(texts) if len(texts) == len(parts) else [part.json for part in parts]

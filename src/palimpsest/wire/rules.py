@@ -47,14 +47,14 @@ def anthropic_violations(request: Json) -> Iterator[str]:
     messages = tables_at(request, "messages")
     yield from _limits(request)
     yield from _roles(messages)
-    yield from _blocks(messages)
+    yield from _blocks_violations(messages)
     yield from _pairs(messages)
     yield from _breakpoints(request, messages)
     yield from _open_turn(request, messages)
     for index, block in enumerate(tables_at(request, "system")):
         if not text(block, "text").strip():
             yield f"system[{index}]: a text is empty"
-    last = _content(messages[-1])[-1:] if messages and text(messages[-1], "role") == "assistant" else []
+    last = _blocks_of_message(messages[-1])[-1:] if messages and text(messages[-1], "role") == "assistant" else []
     if any(text(block, "text") != text(block, "text").rstrip() for block in last):
         yield f"messages[{len(messages) - 1}]: the prefilled reply ends in white space"
 
@@ -95,9 +95,9 @@ def _roles(messages: list[Json]) -> Iterator[str]:
         before = role
 
 
-def _blocks(messages: list[Json]) -> Iterator[str]:
+def _blocks_violations(messages: list[Json]) -> Iterator[str]:
     for index, message in enumerate(messages):
-        content = _content(message)
+        content = _blocks_of_message(message)
         if not content:
             yield f"messages[{index}]: no content"
         for at, block in enumerate(content):
@@ -154,7 +154,7 @@ def _open_turn(request: Json, messages: list[Json]) -> Iterator[str]:
         yield "thinking: a budget does not allow a prefilled reply"
     answered = False
     for message in reversed(messages):
-        kinds = [text(block, "type") for block in _content(message)[:1]]
+        kinds = [text(block, "type") for block in _blocks_of_message(message)[:1]]
         if text(message, "role") == "system":
             continue
         if text(message, "role") == "assistant":
@@ -172,7 +172,7 @@ def _pairs(messages: list[Json]) -> Iterator[str]:
     seen: set[str] = set()
     open_calls: list[str] = []
     for index, message in enumerate(messages):
-        content = _content(message)
+        content = _blocks_of_message(message)
         results = [text(block, "tool_use_id") for block in content if text(block, "type") == "tool_result"]
         for call_id in sorted(set(open_calls) - set(results)):
             yield f"messages[{index}]: the call {call_id!r} has no result in the message after it"
@@ -194,14 +194,14 @@ def _pairs(messages: list[Json]) -> Iterator[str]:
 def _breakpoints(request: Json, messages: list[Json]) -> Iterator[str]:
     blocks = [*tables_at(request, "tools"), *tables_at(request, "system")]
     for message in messages:
-        for block in _content(message):
+        for block in _blocks_of_message(message):
             blocks += (block, *tables_at(block, "content"))
     breakpoints = sum("cache_control" in block for block in blocks)
     if breakpoints > MAX_BREAKPOINTS:
         yield f"cache_control: {breakpoints} breakpoints, {MAX_BREAKPOINTS} are allowed"
 
 
-def _content(message: Json) -> list[Json]:
+def _blocks_of_message(message: Json) -> list[Json]:
     content = message.get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
@@ -223,11 +223,11 @@ def chat_violations(request: Json) -> Iterator[str]:
     if "stream_options" in request and not request.get("stream"):
         yield "stream_options: only for a stream"
     for index, message in enumerate(messages):
-        yield from (f"messages[{index}]: {line}" for line in _message(message))
+        yield from (f"messages[{index}]: {line}" for line in _chat_message_violations(message))
     yield from _chat_pairs(messages)
 
 
-def _message(message: Json) -> Iterator[str]:
+def _chat_message_violations(message: Json) -> Iterator[str]:
     role, content, calls = text(message, "role"), message.get("content"), tables_at(message, "tool_calls")
     if role not in _ROLES:
         yield f"unknown role {role!r}"

@@ -13,7 +13,7 @@ from mcp_server import command, serving
 
 from palimpsest.core.events import ModeChanged
 from palimpsest.core.log import Log
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 
 WRITE = {"tool": "write", "args": {"path": "a.txt", "content": "one\n"}}
 
@@ -67,7 +67,7 @@ def test_a_session_is_closed_and_resumed_without_its_conversation_or_forked_with
             assert editor.text(fork) == "17"
             with pytest.raises(RequestError, match="there is no session 'nope'"):
                 await agent.load_session(str(desk.project), "nope", mcp_servers=[])
-        home = Home(desk.folder / "home")
+        home = FolderHome(desk.folder / "home")
         with Log.open(home.store, fork, home.clock) as log:
             assert log.opened.base is not None
             assert log.opened.base.session == session

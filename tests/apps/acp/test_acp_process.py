@@ -148,9 +148,8 @@ def test_a_line_that_is_too_long_is_dropped_without_being_kept(desk: Desk) -> No
     run(scenario)
 
 
-@pytest.mark.parametrize(
-    ("method", "params", "code"),
-    [
+def test_what_cannot_be_done_is_an_error_of_json_rpc_each_time(desk: Desk) -> None:
+    cannot: tuple[tuple[str, object, int], ...] = (
         ("nope", {}, -32601),
         ("session/delete", {"sessionId": "x"}, -32601),
         ("_vendor/thing", {}, -32601),
@@ -162,14 +161,17 @@ def test_a_line_that_is_too_long_is_dropped_without_being_kept(desk: Desk) -> No
         ("session/new", {"cwd": "/no/such/folder", "mcpServers": []}, -32602),
         ("session/list", {"cursor": "²"}, -32602),
         ("authenticate", {"methodId": "x"}, -32602),
-    ],
-)
-def test_what_cannot_be_done_is_an_error_of_json_rpc(desk: Desk, method: str, params: object, code: int) -> None:
+    )
+
     async def scenario() -> None:
         async with started(desk) as editor:
-            await editor.write({"jsonrpc": "2.0", "method": "$/unknown"}, {"jsonrpc": "2.0", "id": 5, "method": method, "params": params})
-            error = (await editor.answer(5))["error"]
-            assert (error["code"], bool(error["message"])) == (code, True)
+            await editor.write({"jsonrpc": "2.0", "method": "$/unknown"})
+            found = []
+            for number, (method, params, _) in enumerate(cannot, start=5):
+                await editor.write({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+                error = (await editor.answer(number))["error"]
+                found.append((method, params, error["code"] if error["message"] else "no message"))
+            assert found == list(cannot)
             await editor.write(INITIALIZE)
             assert (await editor.answer(1))["result"]["protocolVersion"] == 1
 

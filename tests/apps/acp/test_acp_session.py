@@ -27,7 +27,7 @@ from pydantic import BaseModel
 
 from palimpsest.core.events import ModeChanged, ModelSwitched, ToolRefused, ToolReturned, UserSaid
 from palimpsest.core.items import Image, Text, text_of
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 
 WRITE = {"tool": "write", "args": {"path": "a.txt", "content": "one\n"}}
 WRITE_B = {"tool": "write", "args": {"path": "b.txt", "content": "two\n"}}
@@ -250,7 +250,7 @@ def test_a_prompt_carries_mentions_attached_files_and_images(desk: Desk) -> None
         text, attached, image = said[0].parts
         assert (text, attached) == (Text("compare @a.py with @b.py"), Text("Attached file b.py:\n\nunsaved = True\n", attached=True))
         assert isinstance(image, Image)
-        assert Home(desk.folder / "home").blobs.get(image.blob) == png()
+        assert FolderHome(desk.folder / "home").blobs.get(image.blob) == png()
 
     run(scenario)
 

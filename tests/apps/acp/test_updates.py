@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from acp.schema import AgentMessageChunk, SessionNotification, ToolCallLocation, UserMessageChunk
+from every_case import every_case
 from generated import generate
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -41,7 +41,7 @@ PATCH = """*** Begin Patch
 *** End Patch"""
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("tool", "args", "expected"),
     [
         ("read", {"path": "a.py"}, ("Read a.py", "read", ["/repo/a.py"], [])),

@@ -14,7 +14,7 @@ from pal_runs import LONG, SMALL, Pal, edited, long
 import palimpsest
 from pal.cli.main import cli
 from palimpsest.exchange.finding import find_sources
-from palimpsest.exchange.formats import FORMATS, TITLES
+from palimpsest.exchange.formats import FORMATS, format_named
 
 SOURCE = Path(palimpsest.__file__).parents[1]
 ROOT = SOURCE.parent
@@ -270,9 +270,9 @@ def test_the_transcript_of_every_reader_is_called_what_it_is(tmp_path: Path) -> 
 
     assert len(files) >= 6
     for form, path in files.items():
-        said = f"pal: {path}: this is {TITLES[form]}: `pal import {shlex.quote(str(path))}` it first\n"
+        said = f"pal: {path}: this is {format_named(form).title}: `pal import {shlex.quote(str(path))}` it first\n"
         assert (pal("show", str(path)).stderr, pal("context", str(path)).stderr) == (said, said)
 
 
-def test_every_format_has_a_title_for_a_file_that_must_be_imported_first() -> None:
-    assert list(TITLES) == [form.name for form in FORMATS]
+def test_every_format_has_a_title_of_its_own_for_a_file_that_must_be_imported_first() -> None:
+    assert len({form.title for form in FORMATS if form.title.startswith(("a ", "an "))}) == len(FORMATS)

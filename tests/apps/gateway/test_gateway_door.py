@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from every_case import every_case
 from provider_server import Reply, messages_stream, provider
 from running_gateway import gateway_running
 
@@ -65,7 +66,7 @@ def test_a_client_that_compresses_its_requests_is_served_and_named_once_as_not_r
 ANTHROPIC_KEY, OPENAI_KEY = "sk-ant-api03-x", "sk-proj-x"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("path", "headers", "found"),
     [
         ("/v1/models", {"x-api-key": ANTHROPIC_KEY}, "a"),

@@ -17,7 +17,7 @@ from pal.gateway.routing import ConversationName
 from pal.gateway.workers import OpenConversations
 from palimpsest.core.errors import StoreError
 from palimpsest.core.events import CallStarted, ModelReplied
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome, Home
 from palimpsest.stores.in_memory import FixedClock
 from palimpsest.wire.models import PriceBook, card, simulated_cost
 
@@ -70,10 +70,10 @@ def read_reply(*before: threading.Event, usage: dict[str, int] = READ) -> Reply:
     return Reply((*before, json.dumps(message).encode()), "application/json")
 
 
-def conversation(tmp_path: Path, headers: dict[str, str], *, keeps_alive: bool, waits: bool) -> tuple[Provider, Home, RunningGateway]:
+def conversation(tmp_path: Path, headers: dict[str, str], *, keeps_alive: bool, waits: bool) -> tuple[Provider, FolderHome, RunningGateway]:
     """Twenty-four requests at once, and then eight minutes without one."""
     afternoon = Afternoon()
-    home = Home(tmp_path, afternoon.clock)
+    home = FolderHome(tmp_path, afternoon.clock)
     replies = [Reply(messages_stream(number, "Yes.", tokens=30_000 + 20 * number, cached=29_900 + 20 * number)) for number in range(24)]
     options = {"keeps_alive": keeps_alive, "pause": afternoon.pause}
     with provider(*replies, read_reply()) as model, gateway_running(home, "lossless", model.url, **options) as gateway:
@@ -107,7 +107,7 @@ def test_a_read_is_sent_before_the_cache_expires_and_is_billed_and_never_again_o
 def test_a_read_that_is_on_its_way_when_the_user_goes_on_is_billed(tmp_path: Path, *, is_told: bool) -> None:
     afternoon, gate = Afternoon(), Gate()
     afternoon.left = 1
-    home = Home(tmp_path, afternoon.clock)
+    home = FolderHome(tmp_path, afternoon.clock)
     replies = [Reply(messages_stream(number, "Yes.", tokens=30_000 + 20 * number, cached=29_900 + 20 * number)) for number in range(25)]
     options = {"keeps_alive": True, "pause": afternoon.pause}
     with (

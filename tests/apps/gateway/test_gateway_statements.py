@@ -13,7 +13,7 @@ from running_gateway import gateway_running
 from palimpsest.audit.two_bills import newest_bill
 from palimpsest.core.events import CallStarted, Failed, ModelReplied, ViewEdited
 from palimpsest.core.items import text_of
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome, Home
 from palimpsest.wire.models import PriceBook
 from palimpsest.wire.rules import anthropic_violations
 
@@ -51,7 +51,7 @@ def opening() -> list[dict[str, Any]]:
     return [{"role": "user", "content": [{"type": "text", "text": "Fix the parser — ünïcode, please."}]}]
 
 
-def logs(home: Home) -> dict[str, list[Any]]:
+def logs(home: FolderHome) -> dict[str, list[Any]]:
     found = {}
     for session in home.store.sessions():
         with home.open(session, write=False) as log:

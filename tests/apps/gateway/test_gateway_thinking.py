@@ -25,7 +25,7 @@ from palimpsest.audit.two_bills import GatewayBill
 from palimpsest.core.events import Failed, ModelReplied, ViewEdited
 from palimpsest.core.items import Mask, ReasoningLost
 from palimpsest.follow.conversation import Conversation
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome, Home
 from palimpsest.testing.strict.answers import ScriptedFailure, StrictRequest
 from palimpsest.testing.strict.provider import StrictAnswer, StrictProvider
 from palimpsest.wire.binding import thinking_key
@@ -54,7 +54,7 @@ class EditingHost(ConversationHost):
 
 
 @contextmanager
-def edited(home: Home, model: StrictProvider, thinking: Any = "strip", **client: Any) -> Iterator[BoundClient]:
+def edited(home: FolderHome, model: StrictProvider, thinking: Any = "strip", **client: Any) -> Iterator[BoundClient]:
     """A client after one turn, whose next request is edited behind its first reply."""
     host = EditingHost(home, "palimpsest", thinking=thinking)
     with gateway_running(home, "palimpsest", model.url, workers=ThreadWorkers(host), thinking=thinking) as gateway:
@@ -64,13 +64,13 @@ def edited(home: Home, model: StrictProvider, thinking: Any = "strip", **client:
         yield asking
 
 
-def events(home: Home) -> list[Any]:
+def events(home: FolderHome) -> list[Any]:
     [session] = home.store.sessions()
     with home.open(session, write=False) as log:
         return [event.body for event in log.events()]
 
 
-def noted(home: Home) -> list[str]:
+def noted(home: FolderHome) -> list[str]:
     """What the log says about thinking."""
     return [
         body.why if isinstance(body, ViewEdited) else f"{body.error}: {body.message}"
@@ -98,7 +98,12 @@ def plain(messages: Any) -> Any:
 @pytest.mark.states("PV-22")
 @pytest.mark.parametrize(
     ("mode", "streams", "threads"),
-    [("lossless", True, True), ("palimpsest", True, False), ("thrifty", False, True), ("thrifty", True, False)],
+    [
+        ("lossless", True, True),
+        ("palimpsest", True, False),
+        ("thrifty", False, True),
+        pytest.param("thrifty", True, False, marks=pytest.mark.long),
+    ],
 )
 def test_nothing_is_refused_because_of_an_edit_and_the_bill_keeps_its_limit_after_every_request(
     tmp_path: Path, mode: str, *, streams: bool, threads: bool

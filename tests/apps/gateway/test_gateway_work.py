@@ -24,7 +24,7 @@ from pal_lab.bench.live import HonestProvider
 from pal_lab.bench.processes import body_of, round_of, stream_of, time_streams
 from palimpsest.core.errors import StoreError
 from palimpsest.core.events import Failed, ModelReplied, SessionOpened, Titled, ViewEdited
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome, Home
 from palimpsest.wire.models import WireName
 
 PAL = (sys.executable, "-m", "pal.cli")
@@ -34,7 +34,7 @@ MODEL = "claude-sonnet-4-6"
 class GatedHost(ConversationHost):
     """A host that does one kind of work only while its gate is open."""
 
-    def __init__(self, home: Home, gated: str) -> None:
+    def __init__(self, home: FolderHome, gated: str) -> None:
         super().__init__(home, "thrifty" if gated in ("plan", "follow") else "watch")
         self.gated = gated
         self.gate = threading.Event()
@@ -92,7 +92,7 @@ def without_breakpoints(body: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def edited_conversation(home: Home) -> Iterator[HonestProvider]:
+def edited_conversation(home: FolderHome) -> Iterator[HonestProvider]:
     """A provider that bills by its cache, after 13 requests of a conversation whose results were cleared."""
     model = HonestProvider(marked=True)
     try:
@@ -105,7 +105,7 @@ def edited_conversation(home: Home) -> Iterator[HonestProvider]:
         model.close()
 
 
-def bodies(home: Home) -> list[Any]:
+def bodies(home: FolderHome) -> list[Any]:
     (session,) = home.store.sessions()
     with home.open(session, write=False) as log:
         return [event.body for event in log.events()]

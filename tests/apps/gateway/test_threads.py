@@ -12,7 +12,7 @@ from running_gateway import gateway_running
 from pal.gateway.thinking import REFUSAL
 from palimpsest.core.events import Failed, ModelReplied, UserSaid, ViewEdited
 from palimpsest.core.items import text_of
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome, Home
 
 BETA = "message-threads-2026-08-12"
 OTHER = "context-management-2025-06-27"
@@ -41,7 +41,7 @@ def replies(count: int) -> list[Reply]:
     return [Reply(messages_stream(number, f"answer {number}", tokens=1_000)) for number in range(count)]
 
 
-def bodies(home: Home) -> list[list[Any]]:
+def bodies(home: FolderHome) -> list[list[Any]]:
     """The events of each session, in the order of the names of these."""
     found = []
     for session in home.store.sessions():
@@ -50,7 +50,7 @@ def bodies(home: Home) -> list[list[Any]]:
     return found
 
 
-def view(home: Home, session: str) -> list[str]:
+def view(home: FolderHome, session: str) -> list[str]:
     with home.open(session, write=False) as log:
         return [text_of(item.content) for item in log.view.items]
 

@@ -10,7 +10,7 @@ from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.memory.notebook import Memories, memories_of
 from palimpsest.memory.session_memory import project_memory
 from palimpsest.memory.writing import NewNote, add_note
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 from palimpsest.stores.in_memory import FixedClock
 from palimpsest.stores.memory_config import MemoryConfig
 
@@ -23,7 +23,7 @@ class Place:
     """A home with one session and one note of a project, and the answers about it."""
 
     def __init__(self, folder: Path, *, write: bool = False) -> None:
-        self.home = Home(folder / "home", FixedClock(NOW))
+        self.home = FolderHome(folder / "home", FixedClock(NOW))
         self.root = folder / "project"
         self.root.mkdir()
         with self.home.new(cwd=str(self.root)) as log:

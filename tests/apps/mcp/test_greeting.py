@@ -17,7 +17,7 @@ from pal.mcp.answers import Answers, offered_tools
 from pal.mcp.greeting import HANDSHAKE_VERSIONS, early_list, early_reply, is_notification
 from pal.mcp.server import server_of
 from pal.mcp.serving import serve_lines
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 
 
 def line(**message: Any) -> bytes:
@@ -61,7 +61,7 @@ def replies(home: Path, *lines: bytes, count: int, answered: tuple[int | str, ..
     """What the SDK writes to a client that sends these lines, has got some replies already and waits for so many more."""
     # A reply that is not written again is flushed as well.
     written = Written(count + len(answered))
-    server = server_of(Answers(Home(home), home, None))
+    server = server_of(Answers(FolderHome(home), home, None))
     asyncio.run(serve_lines(server, [lines[0]], Client(b"".join(lines[1:]), written), written, answered))
     return [json.loads(each) for each in written.getvalue().splitlines()]
 

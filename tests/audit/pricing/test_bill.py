@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palimpsest.audit.cache import EMPTY_CACHE, Block, Breakpoint, CacheContents, CacheRules, Prompt, bill, cache_rules, prices_of
+from palimpsest.audit.cache import EMPTY_CACHE, Block, Breakpoint, CacheContents, CacheRules, Prompt, bill, cache_rules
 from palimpsest.core.errors import BadInput
 from palimpsest.core.events import Usage
 from palimpsest.wire.models import card, simulated_cost
@@ -164,7 +165,7 @@ def play(sent: list[Send], rules: CacheRules) -> list[tuple[int, int, int, int]]
     return bills
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda name: name.replace(" ", "-"))
+@every_case("case", CASES)
 def test_a_cache_with_breakpoints_bills_as_worked_out_by_hand(case: str) -> None:
     assert play(CASES[case], BREAKPOINTS) == [each.bill for each in CASES[case]]
 
@@ -205,7 +206,7 @@ AUTOMATIC_CASES: dict[str, list[Send]] = {
 }
 
 
-@pytest.mark.parametrize("case", AUTOMATIC_CASES, ids=lambda name: name.replace(" ", "-"))
+@every_case("case", AUTOMATIC_CASES)
 def test_an_automatic_cache_bills_as_worked_out_by_hand(case: str) -> None:
     assert play(AUTOMATIC_CASES[case], AUTOMATIC) == [each.bill for each in AUTOMATIC_CASES[case]]
 
@@ -243,7 +244,7 @@ def test_more_than_four_breakpoints_are_refused() -> None:
     ],
 )
 def test_a_bill_costs_what_the_card_says(model: str, usage: Usage, dollars: float) -> None:
-    assert simulated_cost(usage, prices_of(card(model).prices)).total == pytest.approx(dollars)
+    assert simulated_cost(usage, card(model).prices).total == pytest.approx(dollars)
 
 
 words = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 900)), min_size=1, max_size=30)

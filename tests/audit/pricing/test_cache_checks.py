@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from every_case import every_case
 from msgspec import Raw
 
 from palimpsest.audit.cache import CacheCheck, cache_checks
@@ -21,7 +22,7 @@ def check(
 
 
 @pytest.mark.states("PV-56")
-@pytest.mark.parametrize(
+@every_case(
     ("expected", "read", "diagnosis", "agrees"),
     [
         (50_000, 50_000, SAME, True),

@@ -1,6 +1,7 @@
 """The commands of a shell line without their wrappers."""
 
 import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +13,7 @@ def words(line: str) -> list[str]:
     return [f"{'@ ' if each.elsewhere else ''}{' '.join(each.command.words)}" for each in executed(line)]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("line", "commands"),
     [
         ("env -u X A=1 B=2 rm a", ["rm a"]),

@@ -1,6 +1,6 @@
 """The files that a shell line reads, edits, writes and removes."""
 
-import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +17,7 @@ def touches(line: str) -> str:
     )
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("line", "touched"),
     [
         ("mv a.py b.py", "remove:a.py write:b.py"),

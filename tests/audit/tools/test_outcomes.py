@@ -1,6 +1,7 @@
 """Outcomes of commands, from their line, exit code and output."""
 
 import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,7 +42,7 @@ def test_a_command_that_only_speaks_of_tests_runs_none(command: str) -> None:
     assert not is_test_command(command)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "command",
     [
         "pip install pytest-xdist",
@@ -63,7 +64,7 @@ def test_a_command_that_mentions_a_test_runner_runs_none(command: str) -> None:
     assert not is_test_command(command)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "command",
     [
         "pytest | tail -3",

@@ -1,6 +1,7 @@
 """The simple commands of a shell line."""
 
 import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +24,7 @@ WHOLE_LINES = [
 ]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("line", "commands"),
     [
         ("", []),

@@ -2,7 +2,7 @@
 
 import shlex
 
-import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -131,12 +131,12 @@ node -e test
 """
 
 
-@pytest.mark.parametrize("line", RUN_TESTS.strip().splitlines())
+@every_case("line", RUN_TESTS.strip().splitlines())
 def test_a_test_runner_is_known_by_its_program_and_its_sub_command(line: str) -> None:
     assert runs_tests(tuple(shlex.split(line)))
 
 
-@pytest.mark.parametrize("line", RUN_NONE.strip().splitlines())
+@every_case("line", RUN_NONE.strip().splitlines())
 def test_another_program_or_another_sub_command_runs_no_tests(line: str) -> None:
     assert not runs_tests(tuple(shlex.split(line)))
 

@@ -1,4 +1,5 @@
 import pytest
+from every_case import every_case
 
 from palimpsest.audit.tool_calls import TextChange, changes_of, with_change
 from palimpsest.core.items import ToolCall
@@ -24,7 +25,7 @@ PATCHED = (
 )
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("tool", "args", "changes"),
     [
         ("Edit", '{"file_path": "a.py", "old_string": "one", "new_string": "two"}', (TextChange("a.py", "one", "two"),)),

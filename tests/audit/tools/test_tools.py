@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
@@ -28,7 +29,7 @@ FORMS: tuple[Form, ...] = ("json", "free", "shell")
 TOOLS = ["Read", "Bash", "apply_patch", "TodoWrite", "mcp__x__y", "shell"]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("tool", "kind"),
     [
         ("Read", "read"),
@@ -76,7 +77,7 @@ def test_what_was_declared_comes_before_any_name() -> None:
     assert action_of(replace(read, kind="a class of a later version")) == action_of(read)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("tool", "kind", "found"),
     [
         ("stock", "reads", "read"),
@@ -106,7 +107,7 @@ def test_a_declaration_tells_the_class_by_the_arguments_where_the_name_does_not(
     assert declared_class(Tool("odd", schema=Raw(b'{"properties":[]}'))) == "other"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("call", "action"),
     [
         (
@@ -155,7 +156,7 @@ def test_a_call_tells_its_paths_and_its_command(call: ToolCall, action: Action) 
     assert action_of(call) == action
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("line", "paths"),
     [
         ("cat > notes.md <<'EOF'\nsee cat other.md\nEOF", (FileAccess("notes.md", "write"),)),
@@ -173,7 +174,7 @@ def test_a_command_line_tells_the_files_it_reads_and_writes(line: str, paths: tu
     assert action_of(ToolCall("c", "bash", msgspec.json.encode({"command": line}).decode())).paths == paths
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("call", "action"),
     [
         (ToolCall("c", "sql", "select * from orders", "free"), Action("other")),

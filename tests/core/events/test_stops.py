@@ -1,4 +1,4 @@
-import pytest
+from every_case import every_case
 
 from palimpsest.core.events import StopReason, decoded_stop, stop_reason
 from palimpsest.core.items import Content, Text, ToolCall
@@ -7,7 +7,7 @@ SAID: tuple[Content, ...] = (Text("Done.", "assistant"),)
 CALLED: tuple[Content, ...] = (*SAID, ToolCall("c1", "read", "{}"))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("word", "reason"),
     [
         ("end_turn", "end_turn"),
@@ -34,9 +34,7 @@ def test_the_word_of_any_provider_or_program_has_its_stop_reason(word: str, reas
     assert stop_reason(word) == reason
 
 
-@pytest.mark.parametrize(
-    "reason", ["end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "pause", "context_window", "error", ""]
-)
+@every_case("reason", ["end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal", "pause", "context_window", "error", ""])
 def test_a_word_of_the_vocabulary_means_itself(reason: StopReason) -> None:
     assert stop_reason(reason) == reason
 

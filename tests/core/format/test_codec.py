@@ -1,5 +1,4 @@
 from hashlib import sha256
-from typing import Any
 
 import pytest
 
@@ -57,12 +56,10 @@ def test_fields_of_a_newer_version_are_ignored_and_stay_in_the_file() -> None:
     assert b'"mood":"good"' in body_bytes(line)
 
 
-def test_an_older_format_is_upgraded_version_by_version() -> None:
-    def from_zero(body: dict[str, Any]) -> dict[str, Any]:
-        return {"type": "user_said", "parts": [{"type": "text", "text": body["words"]}]}
-
+def test_a_format_that_never_was_is_refused() -> None:
     line = b'{"seq":1,"parent":0,"at":5,"prev":"","v":0,"body":{"type":"spoken","words":"hi"}}\n'
-    assert decode_line(line, "memory", upcasters={0: from_zero}) == Event(1, 0, 5, "", UserSaid((Text("hi"),)))
+    with pytest.raises(BadLog, match="event 1 has format 0, which never was"):
+        decode_line(line, "memory")
 
 
 def test_defaults_are_left_out_of_a_line() -> None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 
 import msgspec
-import pytest
+from every_case import every_case
 from msgspec.structs import replace
 from recalling_desk import TABS
 from worlds import MemoryWorld
@@ -38,11 +38,9 @@ CARRIERS: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "closing", ["</{}>", "</ {} >", "< /{}>", "</{}\n>", "<\u200b/{}>", "</{} x='1'>", "<{}>", "\uff1c/{}>", "<\u00ad/{}\ufe0f>"]
-)
-@pytest.mark.parametrize("upper", [False, True])
-@pytest.mark.parametrize("carrier", list(CARRIERS))
+@every_case("closing", ["</{}>", "</ {} >", "< /{}>", "</{}\n>", "<\u200b/{}>", "</{} x='1'>", "<{}>", "\uff1c/{}>", "<\u00ad/{}\ufe0f>"])
+@every_case("upper", [False, True])
+@every_case("carrier", list(CARRIERS))
 def test_a_text_cannot_close_or_repeat_the_tag_that_it_stands_in(carrier: str, closing: str, *, upper: bool) -> None:
     tag = carrier.partition(" ")[0]
     planted = closing.format(tag.upper() if upper else tag)
@@ -114,7 +112,7 @@ def stated(source: Source, planted: str) -> str:
     return "\n".join((source.baseline(fields), source.update(None, fields), source.update(other, fields)))
 
 
-@pytest.mark.parametrize("name", list(SOURCE_SETS))
+@every_case("name", list(SOURCE_SETS))
 def test_no_source_of_any_program_states_a_text_that_closes_or_opens_one_of_its_tags(name: str) -> None:
     kept: dict[str, list[str]] = {}
     # The base prompt holds the name of the model and the personality, which are settings of the user.

@@ -1,4 +1,5 @@
 import pytest
+from every_case import every_case
 from histories import new_log
 
 from palimpsest.core.errors import BadEdit, BadInput
@@ -173,7 +174,7 @@ def test_an_edit_before_the_target_of_a_rewind_stays() -> None:
     assert [item.id for item in log.view.items if item.mask is not None] == []
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("edit", "message"),
     [
         (Mask(("9.0",)), "there is no item 9.0 in the view"),

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -252,7 +253,7 @@ def test_what_a_reply_does_not_say_of_its_usage_is_unknown_whatever_stands_besid
     assert (sum(each.unmeasured for each in ledger.spendings), PriceBook().usd(ledger.spendings) is None) == (unmeasured, bool(unmeasured))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("params", "is_known"),
     [
         (b"{}", True),
@@ -265,7 +266,7 @@ def test_what_a_reply_does_not_say_of_its_usage_is_unknown_whatever_stands_besid
         (b'{"schema":{"properties":{"speed":{"type":"string"},"service_tier":{}}}}', True),
     ],
 )
-@pytest.mark.parametrize(
+@every_case(
     "outcome",
     [ModelReplied(SAID, call=0, usage=Usage(9, output=1)), Interrupted(0, SAID, usage=Usage(9, output=1)), Interrupted(0, SAID)],
 )

@@ -4,6 +4,7 @@ from typing import get_args
 
 import pytest
 from bodies import FIRST_OF_A_LOG, one_of_each
+from every_case import every_case
 from histories import new_log
 from msgspec import structs
 
@@ -51,7 +52,7 @@ def test_there_is_a_body_of_every_type() -> None:
     assert {type(body) for body in BODIES} == set(get_args(Body)) - {FIRST_OF_A_LOG}
 
 
-@pytest.mark.parametrize("body", BODIES, ids=lambda body: type(body).__name__)
+@every_case("body", BODIES)
 def test_during_a_turn_call_each_body_is_its_outcome_or_is_refused_or_does_not_change_the_view(body: Body) -> None:
     log = calling()
     before = log.view
@@ -66,7 +67,7 @@ def test_during_a_turn_call_each_body_is_its_outcome_or_is_refused_or_does_not_c
         assert structs.replace(log.view, seq=before.seq, notes=before.notes) == before
 
 
-@pytest.mark.parametrize("body", BODIES, ids=lambda body: type(body).__name__)
+@every_case("body", BODIES)
 def test_the_same_body_is_accepted_without_an_open_call(body: Body) -> None:
     log = calling()
     log.append(ModelReplied((), call=4))

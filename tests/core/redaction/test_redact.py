@@ -8,6 +8,7 @@ import re
 import uuid
 
 import pytest
+from every_case import every_case
 from hypothesis import example, given
 from hypothesis import strategies as st
 from secret_sets import current, planted
@@ -119,14 +120,14 @@ IN_CONTEXT = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "secret"), SECRETS, ids=lambda value: str(value)[:12])
+@every_case(("kind", "secret"), SECRETS)
 def test_every_class_is_found_and_only_the_secret_is_replaced(kind: str, secret: str) -> None:
     text = f"use {secret} for now"
     assert find_secrets(text) == (Secret(kind, 4, 4 + len(secret)),)
     assert redact(text) == f"use [REDACTED:{kind}] for now"
 
 
-@pytest.mark.parametrize(("text", "expected"), IN_CONTEXT)
+@every_case(("text", "expected"), IN_CONTEXT)
 def test_a_secret_that_is_recognised_by_its_context_leaves_the_context(text: str, expected: str) -> None:
     assert redact(text) == expected
 
@@ -137,7 +138,7 @@ def test_no_class_is_left_untested() -> None:
     assert tested == {secret_class.kind for secret_class in CLASSES} | {"private_key", "cookie"}
 
 
-@pytest.mark.parametrize(("kind", "secret"), RARE, ids=lambda value: str(value)[:12])
+@every_case(("kind", "secret"), RARE)
 def test_vendors_that_the_sets_do_not_have_are_found_by_their_prefix(kind: str, secret: str) -> None:
     assert redact(f"use {secret} for now") == f"use [REDACTED:{kind}] for now"
 
@@ -187,7 +188,7 @@ def test_a_truncated_key_does_not_redact_the_text_up_to_the_next_key() -> None:
     assert redact(f"{cut_off}and then: words\n{PEM}") == "[REDACTED:private_key]\nand then: words\n[REDACTED:private_key]"
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         "fixed in 3f786850e387550fdab836ed7e6dc881de23001b and 89e6c98",
@@ -249,7 +250,7 @@ def test_a_secret_is_redacted_whatever_surrounds_it(before: str, secret: tuple[s
 
 
 # A pattern whose work grows with the square of its input would need hours for these; a linear one needs moments.
-@pytest.mark.parametrize(
+@every_case(
     "unit",
     [
         "eyJ-",
@@ -312,7 +313,7 @@ SPEC_CLASSES = [
 ]
 
 
-@pytest.mark.parametrize("text", SPEC_CLASSES, ids=lambda text: text[:14])
+@every_case("text", SPEC_CLASSES)
 @pytest.mark.states("ME-15")
 def test_every_class_of_the_specification_is_redacted_and_twice_is_once(text: str) -> None:
     once = redact(f"note: {text}\nend")

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 from secret_sets import HALVES, current, innocents, planted, score
@@ -53,7 +54,7 @@ def test_ten_megabytes_of_code_have_no_secret() -> None:
     assert (read > 10_000_000, found) == (True, [])
 
 
-@pytest.mark.parametrize("text", INNOCENTS)
+@every_case("text", INNOCENTS)
 def test_a_line_without_a_secret_is_not_touched(text: str) -> None:
     assert redact(text) == text
 
@@ -71,7 +72,7 @@ def test_what_is_found_in_a_text_is_gone_when_it_is_redacted(samples: list[Any])
     assert [value for value in found if value in redact(text)] == []
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("value", "expected"),
     [
         ("tR4v-Kiosk_88", (False, True, False, False)),
@@ -104,7 +105,7 @@ def _unbounded(tree: Any) -> Iterator[Any]:
             yield from _unbounded(value[3])
 
 
-@pytest.mark.parametrize("pattern", [each.pattern for each in CLASSES])
+@every_case("pattern", [each.pattern for each in CLASSES])
 def test_patterns_repeat_a_bounded_number_of_times(pattern: str) -> None:
     assert list(_unbounded(_parser.parse(pattern))) == []
     assert re.compile(pattern).match("") is None
@@ -126,9 +127,7 @@ def _calls(text: str) -> int:
     return calls
 
 
-@pytest.mark.parametrize(
-    "unit", ["token=", "password: a.b ", 'secret="Ab1-', "://a:b1@", " -p a1", "cookie: a=b; ", "SECRET_KEY=A1b2\n", "eyJ-"]
-)
+@every_case("unit", ["token=", "password: a.b ", 'secret="Ab1-', "://a:b1@", " -p a1", "cookie: a=b; ", "SECRET_KEY=A1b2\n", "eyJ-"])
 def test_the_work_grows_with_the_length_of_a_text_and_not_faster(unit: str) -> None:
     _calls(unit * 10)
     once, twice = (_calls(unit * (size // len(unit))) for size in (20_000, 40_000))

@@ -3,34 +3,15 @@
 import pytest
 
 from palimpsest.audit.sizes import claude_list_size, claude_size, responses_size
-from palimpsest.core.budget import Budget, Decision, decide, percent_until, used
+from palimpsest.core.budget import percent_until, used
 from palimpsest.core.items import Item, Signature, Text, Thinking, ToolResult
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import Reported, View
 from palimpsest.policies.budgets import percent_left
 
-LEVELS = Budget(window=200, reply=20, buffer=40, warn_at=120, clear_at=140, compact_at=160, block_at=190, bytes_at=1_000)
-
 
 def _text(item_id: str, text: str, kind: str = "user") -> Item:
     return Item(item_id, "assistant" if kind == "assistant" else "user", Text(text))
-
-
-@pytest.mark.parametrize(
-    ("tokens", "decision"),
-    [(0, "rest"), (119, "rest"), (120, "warn"), (139, "warn"), (140, "clear"), (159, "clear"), (160, "compact"), (190, "block")],
-)
-def test_a_level_is_reached_with_its_own_number(tokens: int, decision: Decision) -> None:
-    assert decide(tokens, LEVELS) == decision
-
-
-def test_a_level_that_is_off_is_never_reached() -> None:
-    assert decide(10**9, Budget(window=200)) == "rest"
-
-
-def test_too_many_bytes_call_for_compaction_whatever_the_tokens_say() -> None:
-    assert [decide(0, LEVELS, used_bytes=size) for size in (999, 1_000)] == ["rest", "compact"]
-    assert decide(195, LEVELS, used_bytes=1_000) == "block"
 
 
 @pytest.mark.states("CC-07")

@@ -6,6 +6,7 @@ import random
 
 import msgspec
 import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 from rs_bpe.bpe import openai  # type: ignore[import-not-found]  # a compiled module without stubs
@@ -150,7 +151,7 @@ def test_a_table_of_drawn_lines_is_not_taken_for_so_many_signs() -> None:
     assert 0.8 <= estimate(table) / EXACT.count(table) <= 1.25
 
 
-@pytest.mark.parametrize("name", GLYPHS)
+@every_case("name", GLYPHS)
 def test_scripts_signs_and_rows_of_no_words_are_not_off_by_more_than_a_third(name: str) -> None:
     assert 0.67 <= estimate(GLYPHS[name]) / EXACT.count(GLYPHS[name]) <= 1.33
 

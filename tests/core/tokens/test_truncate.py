@@ -3,6 +3,7 @@
 from typing import Literal
 
 import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ FACES = "😀" * 10 + "\nsecond line with text\n"
 PICTURE = Image("image/png", blob="ab")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "limit", "mode", "expected"),
     [
         ("example output", 1, "bytes", "…13 chars truncated…t"),

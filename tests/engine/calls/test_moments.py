@@ -10,7 +10,7 @@ from codex_work import BOTH, CONTEXT, OTHER, SMALL, codex_session, shows, state,
 from msgspec.structs import replace
 from workplace import answered_by, online, say, work
 
-from palimpsest.agent.calls import call, compact, end_turn, idle, resumed, start_turn, switch
+from palimpsest.agent.calls import at_moment, call, compact, end_turn, resumed, start_turn, switch
 from palimpsest.agent.editing import PolicyRun
 from palimpsest.agent.session import Session
 from palimpsest.core.errors import ProviderError
@@ -58,7 +58,7 @@ def test_a_turn_from_its_start_to_its_end_fires_its_moments_in_order_and_is_reco
         session.log.append(UserSaid((Text("go"),), typed=typed.seq))
         await call(session)
         await end_turn(session)
-        await idle(session)
+        await at_moment(session, "idle")
         await compact(session, "the tests")
         await resumed(session)
 

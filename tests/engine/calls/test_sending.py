@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from every_case import every_case
 from workplace import answered_by, say, work
 
 from palimpsest.agent.agent import Agent
@@ -157,7 +158,7 @@ def test_a_side_call_leaves_room_for_the_thinking_that_a_model_does_unasked() ->
     assert {name: with_reply_limit(Params(), card(name), 1_000, 200).max_tokens for name in wanted} == wanted
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("model", "field", "limit"),
     [
         ("claude-sonnet-4-5", "max_tokens", 64_000),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from coding_tasks import use
+from every_case import every_case
 from families import PLAIN, Family, answers, spawn, wait
 
 from palimpsest.agent.limits import Limits
@@ -62,7 +63,7 @@ def test_tools_are_a_list_of_any_form(tools: str, expected: set[str] | None) -> 
     assert parse_role(Path("x.md"), f"---\ndescription: x\ntools: {tools}\n---\n").tools == expected
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "message"),
     [
         ("no front matter", "does not begin with front matter"),

@@ -11,7 +11,7 @@ from pal.cli.settings import settings_of
 from palimpsest.coding.providers import RunProviders, model_of
 from palimpsest.core.errors import NoModel
 from palimpsest.providers.http import HttpProvider
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 from palimpsest.wire.models import card
 
 # The process imports as if the package of the extra were not installed.
@@ -54,7 +54,7 @@ def test_without_the_extra_a_local_model_says_how_to_install_it_and_fetches_noth
 def test_a_configured_address_is_used_and_offline_no_model_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PAL_SCRIPT", raising=False)
     (tmp_path / "config.toml").write_text('[providers.local]\nbase_url = "http://127.0.0.1:9/v1"\n')
-    providers = RunProviders(settings_of(Home(tmp_path)), print)
+    providers = RunProviders(settings_of(FolderHome(tmp_path)), print)
     model = card("local/anything")
     found = providers(model, "turn")
     assert isinstance(found, HttpProvider)

@@ -34,7 +34,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Text, text_of
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome, Home
 from palimpsest.stores.project import project_servers
 from palimpsest.stores.trust import ProjectTrust
 
@@ -83,7 +83,7 @@ def session(
     resume: str = "",
 ) -> Outcome:
     async def work() -> Outcome:
-        home = Home(folder / "home")
+        home = FolderHome(folder / "home")
         async with Agent("claude-sonnet-4-5", provider=provider, profile=profile, cwd=folder, home=home, resume=resume) as agent:
             first = agent.session.log.tip + 1
             notices = equip(agent, home, CodingSettings(sandbox="off", allow=allow, tools=(), mcp=mcp, snapshots=False), refuse_all)
@@ -243,14 +243,14 @@ def test_a_call_that_a_crash_left_unstarted_runs_in_the_resumed_session(tmp_path
         shutil.copytree(tmp_path / "home", tmp_path / "crashed" / "home")
 
     async def first() -> str:
-        home, provider = Home(tmp_path / "home"), Scripted(calls(("a", "mcp__normal__add", '{"a":1,"b":2}')), "done")
+        home, provider = FolderHome(tmp_path / "home"), Scripted(calls(("a", "mcp__normal__add", '{"a":1,"b":2}')), "done")
         async with Agent("claude-sonnet-4-5", provider=provider, cwd=tmp_path, home=home) as agent:
             equip(agent, home, CodingSettings(sandbox="off", allow=ALLOWED, tools=(), mcp=PATIENT, hooks=(Hook("before_tool", keep),)))
             await agent.ask("add")
             return agent.id
 
     async def again(session: str) -> list[str]:
-        home = Home(tmp_path / "crashed" / "home")
+        home = FolderHome(tmp_path / "crashed" / "home")
         async with Agent("claude-sonnet-4-5", provider=Scripted("3"), cwd=tmp_path, home=home, resume=session) as agent:
             equip(agent, home, CodingSettings(sandbox="off", allow=ALLOWED, tools=(), mcp=PATIENT))
             await agent.ask()
@@ -277,7 +277,7 @@ def test_servers_of_a_project_start_only_once_the_user_trusts_their_exact_defini
     untrusted = session(tmp_path, Scripted("one"), "hello")
     assert untrusted.notices == ["MCP servers of this project that you have not trusted are not started: theirs; see `pal trust`"]
     assert [name for name in untrusted.declared() if "mcp" in name] == []
-    trust = ProjectTrust(tmp_path / "home", tmp_path)
+    trust = ProjectTrust(FolderHome(tmp_path / "home"), tmp_path)
     for command in project_servers(tmp_path):
         trust.add(command)
     trusted = session(tmp_path, Scripted("two"), "hello")
@@ -292,7 +292,7 @@ def test_a_trusted_server_of_the_git_root_starts_in_the_folder_of_its_file(tmp_p
     (tmp_path / "serve").write_text(f"exec {shlex.join((entry['command'], *entry['args']))}\n")
     (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": {"command": "sh", "args": ["serve"]}}}))
     for command in project_servers(inner):
-        ProjectTrust(inner / "home", tmp_path).add(command)
+        ProjectTrust(FolderHome(inner / "home"), tmp_path).add(command)
     done = session(inner, Scripted(calls(("a", "mcp__theirs__add", '{"a":1,"b":2}')), "done"), "add")
     assert (done.results, done.notices, done.bodies(Failed)) == (["3"], [], [])
 

@@ -18,14 +18,14 @@ from palimpsest.core.errors import BadInput, CallOpen
 from palimpsest.core.events import CallStarted, ModelReplied, Rewound, TurnEnded, UserSaid
 from palimpsest.core.items import ToolCall
 from palimpsest.providers.scripted import Scripted, StalledReply
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 from palimpsest.wire.models import card
 
 PLAIN = CodingSettings(mode="edits", sandbox="off", snapshots=False, tools=(), mcp=McpSettings(active=False))
 MODELS = ("claude-sonnet-4-5", "claude-haiku-4-5")
 
 
-def agent_of(home: Home, folder: Path, *replies: ModelReplied | str | StalledReply, resume: str = "") -> Agent:
+def agent_of(home: FolderHome, folder: Path, *replies: ModelReplied | str | StalledReply, resume: str = "") -> Agent:
     model = MODELS[0]
     if resume:
         with home.open(resume, write=False) as log:
@@ -62,7 +62,7 @@ def reply_of(chance: random.Random, number: int) -> ModelReplied:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_process_that_resumed_knows_what_the_one_that_never_stopped_knows(seed: int, tmp_path: Path) -> None:
-    chance, home = random.Random(seed), Home(tmp_path / "home")
+    chance, home = random.Random(seed), FolderHome(tmp_path / "home")
     project = tmp_path / "project"
     project.mkdir()
 
@@ -105,7 +105,7 @@ def test_a_refused_switch_of_the_model_or_profile_is_not_in_effect(tmp_path: Pat
 
 
 def test_an_agent_that_cannot_be_made_leaves_neither_a_lock_nor_a_session(tmp_path: Path) -> None:
-    home, job = Home(tmp_path / "home"), PlainJob(lambda _: ())
+    home, job = FolderHome(tmp_path / "home"), PlainJob(lambda _: ())
     with pytest.raises(BadInput, match="two jobs have one name"):
         Agent("claude-sonnet-4-5", home=home, jobs=(job, job))
     assert list(home.store.sessions()) == []
@@ -123,7 +123,7 @@ def test_an_agent_that_cannot_be_made_leaves_neither_a_lock_nor_a_session(tmp_pa
 
 
 def test_an_agent_to_which_nothing_was_said_leaves_no_session(tmp_path: Path) -> None:
-    home = Home(tmp_path / "home")
+    home = FolderHome(tmp_path / "home")
 
     async def run() -> None:
         async with agent_of(home, tmp_path):
@@ -134,7 +134,7 @@ def test_an_agent_to_which_nothing_was_said_leaves_no_session(tmp_path: Path) ->
 
 
 def test_a_second_turn_at_once_is_refused_also_while_a_resumed_session_starts(tmp_path: Path) -> None:
-    home = Home(tmp_path / "home")
+    home = FolderHome(tmp_path / "home")
 
     async def run() -> list[str]:
         async with agent_of(home, tmp_path, "1") as agent:
@@ -149,7 +149,7 @@ def test_a_second_turn_at_once_is_refused_also_while_a_resumed_session_starts(tm
 def test_interrupt_ends_the_turn_and_raises_the_cancellation_of_its_caller(tmp_path: Path) -> None:
     async def run() -> tuple[bool, str]:
         stalled = StalledReply(ModelReplied(()), 0)
-        async with agent_of(Home(tmp_path / "home"), tmp_path, stalled) as agent:
+        async with agent_of(FolderHome(tmp_path / "home"), tmp_path, stalled) as agent:
             turn = asyncio.ensure_future(_last(agent.run("go")))
             await stalled.reached.wait()
             interrupting = asyncio.ensure_future(agent.interrupt())

@@ -352,7 +352,7 @@ def test_a_session_starts_with_the_rules_of_its_branch_and_a_resumed_one_with_th
 def project_coder(project: Project) -> tuple[Coder, tuple[str, ...]]:
     """A coding agent with the trusted hooks of the project, as `pal` makes it, and the notices about the others."""
     coder = Coder(project)
-    trust = trust_of(coder.home.folder, project.root)
+    trust = trust_of(coder.home, project.root)
     found = configured_hooks((), project_hooks(project.root), trust, cwd=project.root, environment=os.environ)
     return Coder(project, replace(AUTO, hooks=found.hooks)), found.notices
 
@@ -370,7 +370,7 @@ def test_the_hook_of_a_project_formats_only_after_the_user_trusted_it_and_not_af
 
     found: list[tuple[str, ...]] = []
     untrusted = write("first.txt")
-    trust = trust_of(Coder(project).home.folder, project.root)
+    trust = trust_of(Coder(project).home, project.root)
     for each in project_hooks(project.root):
         trust.add(each.command)
     trusted = write("second.txt")

@@ -238,7 +238,7 @@ def test_a_worker_uses_the_trusted_server_of_the_project_that_its_parent_has_sta
     config = json.dumps({"mcpServers": {"tracker": entry("tracker", folder)}})
     project = new_project(tmp_path / "project", {".mcp.json": config, "age.py": AGE, "test_age.py": AGE_TEST})
     coder = Coder(project, SERVED)
-    trust = ProjectTrust(coder.home.folder, project.root)
+    trust = ProjectTrust(coder.home, project.root)
     for server in project_servers(project.root):
         trust.add(server)
     done = do_together(

@@ -60,7 +60,7 @@ def check_lists(wire: WireName, compact_at: str, lists: Iterable[Messages]) -> N
     assert [failure for failure in failed if failure.error == "internal"] == []
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(st.randoms(use_true_random=False))
 def test_any_list_comes_back_valid_or_unchanged_with_a_reason_and_without_an_exception(chance: Random) -> None:
     check_any_list(chance)

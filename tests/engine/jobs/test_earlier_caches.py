@@ -12,15 +12,15 @@ from palimpsest.core.events import ModelReplied, Usage
 from palimpsest.core.items import Text
 from palimpsest.core.plans import CacheAccount
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.files import FileStateSlot
-from palimpsest.stores.home import Home
-from palimpsest.stores.in_memory import FixedClock, MemoryStateSlot
+from palimpsest.stores.files import FileDocument
+from palimpsest.stores.home import FolderHome
+from palimpsest.stores.in_memory import FixedClock, MemoryDocument
 
 MINUTE = 60_000
 WROTE = ModelReplied((Text("done", "assistant"),), usage=Usage(cache_write=10_000), model=MODEL)
 
 
-def run_session(home: Home, clock: FixedClock, *pauses: int, away: int = 0, profile: str = "lossless", resume: str = "") -> str:
+def run_session(home: FolderHome, clock: FixedClock, *pauses: int, away: int = 0, profile: str = "lossless", resume: str = "") -> str:
     """A session of one turn, and one more after each pause in minutes; in the end the user is away for so many."""
 
     async def run() -> str:
@@ -37,7 +37,7 @@ def run_session(home: Home, clock: FixedClock, *pauses: int, away: int = 0, prof
 
 def test_a_session_learns_the_pauses_of_earlier_ones(tmp_path: Path) -> None:
     clock = FixedClock(1_000_000, 0)
-    home = Home(tmp_path, clock)
+    home = FolderHome(tmp_path, clock)
     first = run_session(home, clock, 20, 2)
     # After twenty minutes an hour would have read what was written again; after two minutes the provider reported no read at all.
     once = CacheAccount(37_500.0, 37_500.0, 41_000.0, waiting=(20 * MINUTE,))
@@ -53,13 +53,13 @@ def test_a_session_learns_the_pauses_of_earlier_ones(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("pauses", "profile"), [((), "lossless"), ((20,), "none")])
 def test_one_turn_and_profiles_that_choose_nothing_leave_nothing(tmp_path: Path, pauses: tuple[int, ...], profile: str) -> None:
     clock = FixedClock(1_000_000, 0)
-    run_session(Home(tmp_path, clock), clock, *pauses, profile=profile)
+    run_session(FolderHome(tmp_path, clock), clock, *pauses, profile=profile)
     assert not (tmp_path / "pauses.json").exists()
 
 
 def test_a_session_that_goes_on_later_counts_once(tmp_path: Path) -> None:
     clock = FixedClock(1_000_000, 0)
-    home = Home(tmp_path, clock)
+    home = FolderHome(tmp_path, clock)
     first = run_session(home, clock, 20)
     clock.time += 90 * MINUTE
     run_session(home, clock, resume=first)
@@ -68,11 +68,11 @@ def test_a_session_that_goes_on_later_counts_once(tmp_path: Path) -> None:
 
 def test_only_the_newest_sessions_are_kept_and_a_damaged_file_is_replaced(tmp_path: Path) -> None:
     clock = FixedClock(1_000_000, 0)
-    home = Home(tmp_path, clock)
+    home = FolderHome(tmp_path, clock)
     home.pauses.save(b"{nonsense")
     assert earlier_caches(home.pauses) == CacheAccount()
     for number in range(MOST_SESSIONS + 2):
         run_session(home, clock, 6 + number)
     assert earlier_caches(home.pauses).waiting == tuple((8 + number) * MINUTE for number in range(MOST_SESSIONS))
-    assert isinstance(home.pauses, FileStateSlot)
-    assert earlier_caches(MemoryStateSlot()) == CacheAccount()
+    assert isinstance(home.pauses, FileDocument)
+    assert earlier_caches(MemoryDocument()) == CacheAccount()

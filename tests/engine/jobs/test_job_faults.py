@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from every_case import every_case
 from job_stubs import ASK, MODEL, PlainJob, after_turns, agent_of, job_runs, last, notices, wanting
 
 from palimpsest.core.errors import BadInput, ProviderError
@@ -18,7 +19,7 @@ from palimpsest.core.items import Text
 from palimpsest.core.log import Log
 from palimpsest.core.plans import JobLimits, JobOutcome, JobPlan, JobSituation, JobSteps, Look
 from palimpsest.providers.scripted import StalledReply
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome, Home
 from palimpsest.stores.in_memory import FixedClock
 
 
@@ -37,8 +38,8 @@ def raises_later(error: BaseException) -> Callable[[JobSituation], JobPlan]:
     return plan
 
 
-@pytest.mark.parametrize("when", [raises, raises_later])
-@pytest.mark.parametrize(
+@every_case("when", [raises, raises_later])
+@every_case(
     ("error", "why"),
     [
         (ValueError("odd\nvalue"), "ValueError: odd value"),
@@ -50,7 +51,6 @@ def raises_later(error: BaseException) -> Callable[[JobSituation], JobPlan]:
         (TimeoutError("late"), "TimeoutError: late"),
         (ValueError("\udcff" + "x" * 1_000), "ValueError: \\udcff" + "x" * 281 + "…"),
     ],
-    ids=lambda value: type(value).__name__,
 )
 def test_whatever_a_job_raises_is_recorded_and_the_next_turn_works(
     when: Callable[[BaseException], Callable[[JobSituation], JobPlan]], error: BaseException, why: str
@@ -221,11 +221,11 @@ def test_a_job_that_was_killed_runs_again_from_its_cursor(tmp_path: Path) -> Non
     job = PlainJob(wanting(ASK), moments=frozenset({"resumed"}))
 
     async def run() -> None:
-        async with agent_of("go on", "a word", jobs=(job,), home=Home(tmp_path), resume=session) as agent:
+        async with agent_of("go on", "a word", jobs=(job,), home=FolderHome(tmp_path), resume=session) as agent:
             await agent.ask("third")
 
     asyncio.run(run())
-    log = Home(tmp_path).open(session, write=False)
+    log = FolderHome(tmp_path).open(session, write=False)
     first, second = job_runs(log)
     assert [situation.job.cursor for situation in job.situations] == [first.cursor]
     assert (first.status, second.status) == ("done", "done")

@@ -19,7 +19,7 @@ from palimpsest.core.ledger import JobState
 from palimpsest.core.log import Log
 from palimpsest.core.plans import Answer, EventSpan, JobPlan, JobSituation, JobSteps, Look, Moment, Plan, Situation, Want, path_events
 from palimpsest.providers.scripted import Scripted, StalledReply
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome, Home
 
 
 def untimed(body: Body) -> Body:
@@ -88,11 +88,11 @@ def test_a_job_calls_a_model_and_ends_while_the_call_of_a_turn_is_open(tmp_path:
     job = PlainJob(wanting(ASK), moments=frozenset({"resumed"}))
 
     async def run() -> str:
-        async with agent_of("one", jobs=(), home=Home(tmp_path)) as agent:
+        async with agent_of("one", jobs=(), home=FolderHome(tmp_path)) as agent:
             await agent.ask("first")
         turn, side = StalledReply("a long answer", after=1), StalledReply("a word", after=1)
         provider = Scripted(*[lambda request: side if b"a word, please" in request.body else turn] * 2)
-        async with Agent(MODEL, provider=provider, jobs=(job,), home=Home(tmp_path), resume=agent.id, profile="none") as resumed:
+        async with Agent(MODEL, provider=provider, jobs=(job,), home=FolderHome(tmp_path), resume=agent.id, profile="none") as resumed:
             answer = asyncio.ensure_future(resumed.ask("second"))
             await turn.reached.wait()
             await side.reached.wait()
@@ -103,7 +103,7 @@ def test_a_job_calls_a_model_and_ends_while_the_call_of_a_turn_is_open(tmp_path:
             assert (await answer).text == "a long answer"
             return resumed.id
 
-    log = Home(tmp_path).open(asyncio.run(run()), write=False)
+    log = FolderHome(tmp_path).open(asyncio.run(run()), write=False)
     kinds = [(type(event.body).__name__, getattr(event.body, "purpose", "")) for event in log.events()]
     beside = [kind for kind in kinds if kind[0] in ("CallStarted", "ModelReplied", "JobRan")][2:]
     assert sorted(beside[:2]) == [("CallStarted", "job:probe"), ("CallStarted", "turn")]
@@ -268,14 +268,14 @@ def test_a_log_with_the_records_of_jobs_is_projected_alike_when_it_is_opened_aga
     job = PlainJob(lambda _: (Titled("T"),))
 
     async def run() -> tuple[str, object]:
-        async with agent_of("one", "two", jobs=(job,), home=Home(tmp_path)) as agent:
+        async with agent_of("one", "two", jobs=(job,), home=FolderHome(tmp_path)) as agent:
             for prompt in ("first", "second"):
                 await agent.ask(prompt)
                 await agent.jobs.wait()
             return agent.id, agent.session.log.jobs
 
     session, live = asyncio.run(run())
-    with Log.open(Home(tmp_path).store, session, Home(tmp_path).clock, whole=True) as log:
+    with Log.open(FolderHome(tmp_path).store, session, FolderHome(tmp_path).clock, whole=True) as log:
         assert log.jobs == live
 
 

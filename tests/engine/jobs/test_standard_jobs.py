@@ -13,10 +13,10 @@ from palimpsest.agent.jobs import UpdateIndex, standard_jobs
 from palimpsest.core.plans import JobLimits
 from palimpsest.policies.jobs import GiveTitle, KeepAlive
 from palimpsest.stores.config import JobsConfig
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome, Home
 from palimpsest.stores.index import SqliteIndex
 
-HOME = Home(Path("nowhere"))
+HOME = FolderHome(Path("nowhere"))
 TITLES = JobLimits(usd=0.05, calls=1, seconds=30.0)
 
 
@@ -41,7 +41,7 @@ def test_a_home_in_memory_has_no_index_to_update() -> None:
     assert [job.name for job in standard_jobs(JobsConfig(), Home.in_memory())] == ["titles"]
 
 
-def after_turn(home: Home, job: UpdateIndex) -> str:
+def after_turn(home: FolderHome, job: UpdateIndex) -> str:
     async def run() -> str:
         async with agent_of("a remarkable answer", jobs=(job,), home=home) as agent:
             await agent.ask("go")
@@ -52,7 +52,7 @@ def after_turn(home: Home, job: UpdateIndex) -> str:
 
 
 def test_after_a_turn_the_index_finds_what_was_said_without_a_refresh(tmp_path: Path) -> None:
-    home = Home(tmp_path)
+    home = FolderHome(tmp_path)
     session = after_turn(home, UpdateIndex(home.index))
     with SqliteIndex(home.index_path, home.store) as index:
         assert [hit.session for hit in index.search("remarkable")] == [session]
@@ -60,14 +60,14 @@ def test_after_a_turn_the_index_finds_what_was_said_without_a_refresh(tmp_path: 
 
 
 def test_while_another_process_updates_the_index_the_job_rests(tmp_path: Path) -> None:
-    home = Home(tmp_path)
+    home = FolderHome(tmp_path)
     with _locked(home):
         session = after_turn(home, UpdateIndex(home.index))
     assert job_runs(home.open(session, write=False)) == []
 
 
 @contextmanager
-def _locked(home: Home) -> Iterator[None]:
+def _locked(home: FolderHome) -> Iterator[None]:
     home.folder.mkdir(exist_ok=True)
     with SqliteIndex(home.index_path, home.store) as index:
         index.refresh()

@@ -15,7 +15,7 @@ from palimpsest.agent.workspace import Workspace
 from palimpsest.core.events import CallStarted, EditUndone, ModelReplied, ToolReturned, UserSaid, ViewEdited
 from palimpsest.core.items import Fold, Image, Mask, Put, Text, ToolCall, ToolResult, Unmask
 from palimpsest.core.log import Log
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 from palimpsest.stores.in_memory import FixedClock
 
 NOON = 1_700_000_000_000
@@ -25,7 +25,7 @@ NOON = 1_700_000_000_000
 class Desk:
     """A home on disk with one open session, and the tool on it."""
 
-    home: Home
+    home: FolderHome
     log: Log = field(init=False)
     archive: LogArchive = field(init=False)
 
@@ -46,7 +46,7 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
-    desk = Desk(Home(tmp_path, FixedClock(NOON)))
+    desk = Desk(FolderHome(tmp_path, FixedClock(NOON)))
     try:
         yield desk
     finally:

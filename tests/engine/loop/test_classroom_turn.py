@@ -18,7 +18,7 @@ from palimpsest.core.events import ContextStated, Event, Rewound, TaskChanged, T
 from palimpsest.core.items import Fold, Item, Put, Text, text_of
 from palimpsest.providers.scripted import Scripted, ScriptedReply
 from palimpsest.sources.progress import StateMachine
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 
 REMINDER = "<reminder>Update your todos.</reminder>"
 TODO = json.dumps({"items": [{"id": "1", "text": "read", "status": "in_progress"}, {"id": "2", "text": "write"}]})
@@ -53,7 +53,7 @@ class Classroom:
         provider = Scripted(*replies)
 
         async def opened() -> None:
-            home, cwd = Home(self.folder / "home"), self.folder / "project"
+            home, cwd = FolderHome(self.folder / "home"), self.folder / "project"
             async with Agent(
                 "claude-sonnet-4-5", provider=provider, profile=self.profile, cwd=cwd, home=home, resume=self.session
             ) as agent:

@@ -14,7 +14,7 @@ from palimpsest.coding.settings import CodingSettings
 from palimpsest.core.events import CallStarted, ContextStated, Event, ModelReplied, TurnStarted, Usage
 from palimpsest.core.items import Text
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 from palimpsest.wire.models import ModelCard, card
 
 SMALL = replace(card("openai-compatible/qwen3-coder"), wire="responses", window=60_000, reply=8_000)
@@ -25,7 +25,7 @@ SUMMARY = "The parser works; next is the lexer."
 @dataclass(frozen=True)
 class Project:
     root: Path
-    home: Home
+    home: FolderHome
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     skill.parent.mkdir(parents=True)
     skill.write_text("---\nname: deploy\ndescription: how to deploy\n---\nRun make deploy.")
     (root / ".git").mkdir()
-    return Project(root, Home(tmp_path / "home"))
+    return Project(root, FolderHome(tmp_path / "home"))
 
 
 def turns(project: Project, profile: str, provider: Scripted, *prompts: str, model: ModelCard = SMALL) -> list[list[Event]]:

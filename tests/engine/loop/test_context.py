@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from every_case import every_case
 from workplace import offline, online, reply, say, use, work
 from worlds import MemoryWorld, state, state_context, texts
 
@@ -75,7 +76,7 @@ def current(session: Session, world: MemoryWorld) -> bool:
     return {fact.id for fact in view.facts.values()} <= visible
 
 
-@pytest.mark.parametrize("name", PROFILES)
+@every_case("name", PROFILES)
 def test_after_a_fold_everything_that_is_current_is_stated_again_and_nothing_is_dropped(name: str) -> None:
     session = worked(name)
     before = dict(session.log.view.facts)
@@ -89,7 +90,7 @@ def test_after_a_fold_everything_that_is_current_is_stated_again_and_nothing_is_
     assert state(session, WORLD) is None
 
 
-@pytest.mark.parametrize("name", PROFILES)
+@every_case("name", PROFILES)
 def test_after_a_fold_the_values_of_now_are_stated_and_not_those_of_before(name: str) -> None:
     session = worked(name)
     later = replace(WORLD, date="2026-11-17", files={**WORLD.files, "/repo/AGENTS.md": "be brief", "/home/u/.claude/CLAUDE.md": "mine"})
@@ -154,7 +155,7 @@ def test_a_codex_fold_states_the_context_behind_the_summary_before_the_next_mess
     assert kinds[-1] == "user"
 
 
-@pytest.mark.parametrize("name", PROFILES)
+@every_case("name", PROFILES)
 def test_the_prefix_of_a_request_stays_byte_equal_while_values_change_within_an_epoch(name: str) -> None:
     session = work(profile(name))
     state(session, WORLD)

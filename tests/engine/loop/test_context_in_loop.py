@@ -14,7 +14,7 @@ from palimpsest.coding.settings import CodingSettings
 from palimpsest.core.events import ContextStated, Event, ToolReturned, ViewEdited
 from palimpsest.core.items import Fold, text_of
 from palimpsest.providers.scripted import Scripted, ScriptedReply
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 
 SKILL = "---\nname: deploy\ndescription: how to deploy\n---\nRun make deploy."
 SUMMARY = "<summary>The parser works; next is the lexer.</summary>"
@@ -34,7 +34,7 @@ class Sessions:
         provider = Scripted(*replies)
 
         async def opened() -> None:
-            home = Home(self.home)
+            home = FolderHome(self.home)
             async with Agent(
                 "claude-sonnet-4-5", provider=provider, profile=self.profile, cwd=self.root, home=home, resume=self.session
             ) as agent:

@@ -17,7 +17,7 @@ from palimpsest.coding.settings import CodingSettings
 from palimpsest.core.events import ContextStated, Event, ToolReturned, ToolsOffered
 from palimpsest.core.items import text_of
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 from palimpsest.wire.request import Tool
 
 MANY = 60
@@ -40,7 +40,7 @@ TOOLS = (
 
 def session(folder: Path, provider: Scripted, *prompts: str, resume: str = "", profile: str = "palimpsest") -> tuple[str, list[Event]]:
     async def work() -> tuple[str, list[Event]]:
-        home = Home(folder / "home")
+        home = FolderHome(folder / "home")
         async with Agent("claude-sonnet-4-5", provider=provider, profile=profile, cwd=folder, home=home, resume=resume) as agent:
             equip(agent, home, CodingSettings(sandbox="off", tools=TOOLS))
             first = agent.session.log.tip + 1

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from every_case import every_case
 from loops import PROFILE, bodies, calls, loop_of, results, tool, typed
 from wire_server import Said, WireServer, wire_server
 from workplace import answered_by
@@ -67,8 +68,8 @@ def check_all(wire: WireName, server: WireServer, agent: Agent) -> None:
     assert answered == made
 
 
-@pytest.mark.parametrize("cut", range(STREAM_EVENTS))
-@pytest.mark.parametrize("wire", list(CARDS))
+@every_case("cut", range(STREAM_EVENTS))
+@every_case("wire", list(CARDS))
 def test_a_stream_that_is_cut_after_any_event_leaves_a_session_that_goes_on(wire: WireName, cut: int) -> None:
     lines: list[str] = []
     with wire_server(replace(FIRST, cut_after=cut), FIRST, Said("done")) as server:
@@ -89,8 +90,8 @@ def test_a_stream_that_is_cut_after_any_event_leaves_a_session_that_goes_on(wire
     assert lines in (["one", "two"], ["one", "two", "one", "two"])
 
 
-@pytest.mark.parametrize("status", [429, 500, 502, 503, 529])
-@pytest.mark.parametrize("wire", list(CARDS))
+@every_case("status", [429, 500, 502, 503, 529])
+@every_case("wire", list(CARDS))
 def test_a_transient_error_is_tried_again_and_each_attempt_is_recorded(wire: WireName, status: int) -> None:
     failing = Said(status=status, message="not now", headers=(("retry-after", "1"),))
     with wire_server(failing, failing, Said("done")) as server:
@@ -104,8 +105,8 @@ def test_a_transient_error_is_tried_again_and_each_attempt_is_recorded(wire: Wir
     assert len(failures) == 2
 
 
-@pytest.mark.parametrize("stall", [0, 1, 4])
-@pytest.mark.parametrize("wire", list(CARDS))
+@every_case("stall", [0, 1, 4])
+@every_case("wire", list(CARDS))
 def test_a_silent_stream_ends_at_its_deadline(wire: WireName, stall: int) -> None:
     with wire_server(replace(FIRST, stall_after=stall), Said("done")) as server:
 
@@ -136,7 +137,7 @@ def test_malformed_arguments_and_repeated_ids_are_answered_one_by_one(wire: Wire
     assert [text for _, text in answers][1:] == ["noted", "There is no tool 'nope'. The tools are: note."]
 
 
-@pytest.mark.parametrize("writes", range(1, 12))
+@every_case("writes", range(1, 12))
 def test_a_full_disk_at_any_event_loses_nothing_that_was_acknowledged(writes: int) -> None:
     ran: list[str] = []
 
@@ -175,7 +176,7 @@ from pathlib import Path
 from palimpsest.core.events import Event
 from palimpsest.agent.agent import Agent
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 sys.path[:0] = sys.argv[4:]
 from loops import calls, tool
 
@@ -189,7 +190,7 @@ async def note(args):
 async def main():
     replies = [calls(("a", "note", "1"), ("b", "note", "2")), "done"][int(sys.argv[3]):]
     session = (folder / "session").read_text() if (folder / "session").exists() else ""
-    home = Home(folder / "home")
+    home = FolderHome(folder / "home")
     settings = {"tools": [tool("note", note)], "provider": Scripted(*replies), "home": home, "resume": session, "profile": "none"}
     async with Agent("claude-sonnet-4-6", **settings) as agent:
         (folder / "session").write_text(agent.id)

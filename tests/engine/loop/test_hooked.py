@@ -34,7 +34,7 @@ from palimpsest.core.items import Fold, Keep, Put, Text, ToolCall, text_of
 from palimpsest.core.plans import Moment, Plan, Proposal, Situation
 from palimpsest.policies.profile import Profile
 from palimpsest.providers.scripted import Scripted, StalledReply
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 
 
 class Heard:
@@ -320,7 +320,7 @@ def asked_to_fold(answer: HookResult, cwd: Path, *, by_model: bool) -> HookedRun
 def test_a_resumed_session_runs_its_start_hooks_with_that_source_and_states_nothing_twice(tmp_path: Path) -> None:
     async def run(resume: str, start: Heard) -> tuple[str, list[str]]:
         hooks = [Hook("session_start", start, "s")]
-        home = Home(tmp_path / "home")
+        home = FolderHome(tmp_path / "home")
         async with Agent("claude-sonnet-4-5", provider=Scripted("ok"), profile=PROFILE, home=home, resume=resume, hooks=hooks) as agent:
             await agent.ask("go")
             return agent.id, [item.kind for item in agent.session.log.view.items]

@@ -22,7 +22,7 @@ from palimpsest.peers.opencode import steering_text
 from palimpsest.policies.limits import prompt
 from palimpsest.policies.named import profile
 from palimpsest.providers.scripted import Scripted, ScriptedReply, StalledReply
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 
 FRAMED = steering_text("and b?")
 
@@ -150,7 +150,7 @@ def test_a_skill_body_comes_by_the_tool_only_and_is_never_masked(name: str, tmp_
     pruning = profile(name, {"compaction.prune": "true"})
 
     async def work() -> None:
-        home = Home(tmp_path / "home")
+        home = FolderHome(tmp_path / "home")
         async with Agent("claude-sonnet-4-5", provider=provider, profile=pruning, cwd=root, home=home) as agent:
             equip(agent, home, CodingSettings(sandbox="off", tools=()))
             for text in ("hello", "deploy", "one", "two", "three"):

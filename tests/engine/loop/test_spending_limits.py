@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from every_case import every_case
 from families import Family, routed, spawn, wait
 from msgspec.structs import replace
 
@@ -231,8 +232,8 @@ def test_a_hook_that_lets_a_finished_turn_go_on_does_not_lift_its_limits(limits:
     assert (asyncio.run(run()), len(provider.requests)) == (stop, 1)
 
 
-@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), "5"])
-@pytest.mark.parametrize("name", ["usd", "tokens", "calls", "seconds"])
+@every_case("value", [0, -1, float("nan"), float("inf"), "5"])
+@every_case("name", ["usd", "tokens", "calls", "seconds"])
 def test_a_limit_that_is_no_number_above_zero_is_refused(name: str, value: Any) -> None:
     with pytest.raises(BadInput, match=f"the limit {name} must be a number above 0"):
         Limits(**{name: value})

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from every_case import every_case
 from loops import PROFILE, bodies, calls, kinds, loop_of, results, shown, tool, typed
 from workplace import START, answered_by, work
 
@@ -260,7 +261,7 @@ def test_the_feed_brings_every_event_once_and_in_order_and_the_deltas_between_th
     ]
 
 
-@pytest.mark.parametrize("stage", range(1, 11))
+@every_case("stage", range(1, 11))
 def test_a_session_that_was_killed_after_any_event_goes_on_where_it_stopped(stage: int) -> None:
     ran: list[str] = []
 

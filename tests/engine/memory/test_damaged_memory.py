@@ -16,7 +16,7 @@ from palimpsest.memory.notebook import Notebook
 from palimpsest.memory.session_index import open_sessions
 from palimpsest.memory.store import NoteFolder
 from palimpsest.memory.work_store import DaySpending, JobsDatabase, Tokens
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 from palimpsest.stores.in_memory import FixedClock
 
 CLOCK = FixedClock(1_780_000_000_000)
@@ -105,7 +105,7 @@ def test_past_sessions_are_not_read_while_what_was_forgotten_cannot_be_read(tmp_
     add_session(tmp_path, "s")
     place = tmp_path / "memory" / "user" / "tombstones.jsonl"
     place.mkdir(parents=True)
-    with closing(open_sessions(tmp_path, Home(tmp_path).store)) as sessions:
+    with closing(open_sessions(tmp_path, FolderHome(tmp_path).store)) as sessions:
         with pytest.raises(StoreError) as raised:
             sessions.refresh(10.0)
         assert raised.value.where == str(place)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from recalling_desk import note
+from started_pal import run_pal
 
 from palimpsest.memory.note import encode_note
 
@@ -26,9 +27,10 @@ class Headless:
         script = self.folder / "script.jsonl"
         script.write_text('"ok"\n')
         settings = {**os.environ, "HOME": str(self.folder), "PAL_HOME": str(self.folder / "home"), "PAL_SCRIPT": str(script)}
-        given = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
+        if stdin is None:
+            return run_pal(words, cwd=self.project, env=settings)
         return subprocess.run(
-            [*PAL, *words], cwd=self.project, capture_output=True, text=True, env=settings, check=False, timeout=60, **given
+            [*PAL, *words], cwd=self.project, capture_output=True, text=True, env=settings, check=False, timeout=60, input=stdin
         )
 
     def request(self) -> str:

@@ -1,5 +1,6 @@
 """Work over notes grows no faster than their number: calls of functions are counted, so that no clock decides."""
 
+import os
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -47,6 +48,23 @@ def calls_of(work: Callable[[], object]) -> int:
     return count
 
 
+def files_opened_by(work: Callable[[], object]) -> int:
+    """How many files a piece of work opens."""
+    count = 0
+
+    def counted(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        count += event == "c_call" and argument in (os.open, open)
+
+    before = sys.getprofile()
+    sys.setprofile(counted)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
 def desk_with(folder: Path, count: int) -> Desk:
     desk = Desk(folder)
     desk.memories.project.apply(AcceptedChange(notes_of(count), reason="added"), "remember")
@@ -78,6 +96,25 @@ def searching_history(folder: Path, count: int) -> Callable[[], object]:
 
 def consolidating(_: Path, count: int) -> Callable[[], object]:
     return lambda: consolidate(notes_of(count), NOW, lambda text: frozenset(stems(words(text))))
+
+
+def test_a_write_opens_as_many_files_whether_there_are_few_notes_or_many(tmp_path: Path) -> None:
+    opened: list[int] = []
+    for count in (FEW, 10 * FEW):
+        book = desk_with(tmp_path / str(count), count).memories.project
+        change = AcceptedChange((note("project_new", "another thing", "text\n", evidence=("s:9",)),), reason="added")
+        book.pick_up_edits()
+        opened.append(files_opened_by(lambda book=book, change=change: book.change(lambda _, __: change, "remember")))  # type: ignore[misc]
+        assert "project_new" in book.notes().active
+    assert 0 < opened[0] == opened[1] < FEW
+
+
+def test_an_edit_by_hand_is_seen_by_a_notebook_that_has_read_the_file_before(tmp_path: Path) -> None:
+    book = desk_with(tmp_path, 1).memories.project
+    place = book.folder / "notes" / "project_n0.md"
+    assert "fact0" in book.notes().active["project_n0"].body
+    place.write_text(place.read_text().replace("fact0", "fact9"))
+    assert "fact9" in book.notes().active["project_n0"].body
 
 
 @pytest.mark.parametrize("prepared", [saving, indexing, searching, searching_history, consolidating])

@@ -19,7 +19,7 @@ from palimpsest.core.errors import BadInput
 from palimpsest.core.events import ToolReturned, TurnStarted
 from palimpsest.core.items import text_of
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 
 pytestmark = pytest.mark.machine
 
@@ -45,7 +45,7 @@ def digest_of_git(root: Path) -> str:
     return digest.hexdigest()
 
 
-async def worked(work: Work, root: Path, home: Home, profile: str) -> Agent:
+async def worked(work: Work, root: Path, home: FolderHome, profile: str) -> Agent:
     """An agent after the work, which is still open."""
     turns = replies(work)
     provider = Scripted(*(reply for turn in turns for reply in turn))
@@ -64,7 +64,7 @@ async def worked(work: Work, root: Path, home: Home, profile: str) -> Agent:
 
 def check(seed: int, place: Path) -> None:
     work = random_work(seed)
-    root, home = place / f"project{seed}", Home(place / f"home{seed}")
+    root, home = place / f"project{seed}", FolderHome(place / f"home{seed}")
     root.mkdir()
     (root / ".gitignore").write_text("*.log\n")
     if seed % 2:

@@ -15,7 +15,7 @@ from palimpsest.coding.build import equip
 from palimpsest.coding.settings import CodingSettings
 from palimpsest.core.events import Body, Failed, FilesSnapshotted, ModelReplied, ToolStarted, TurnEnded
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.home import AnyHome, Home
+from palimpsest.stores.home import FolderHome, Home
 
 pytestmark = pytest.mark.machine
 
@@ -23,7 +23,7 @@ SETTINGS = CodingSettings(mode="edits", sandbox="off", tools=())
 
 
 def turn(
-    root: Path, home: AnyHome, *replies: ModelReplied | str, profile: str = "palimpsest", settings: CodingSettings = SETTINGS
+    root: Path, home: Home, *replies: ModelReplied | str, profile: str = "palimpsest", settings: CodingSettings = SETTINGS
 ) -> list[Body]:
     """The bodies of one turn of a coding agent."""
 
@@ -45,15 +45,15 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home(tmp_path / "home")
+def home(tmp_path: Path) -> FolderHome:
+    return FolderHome(tmp_path / "home")
 
 
 def moments(bodies: list[Body]) -> list[str]:
     return [body.moment for body in bodies if isinstance(body, FilesSnapshotted)]
 
 
-def test_a_turn_that_writes_is_between_two_snapshots(root: Path, home: Home) -> None:
+def test_a_turn_that_writes_is_between_two_snapshots(root: Path, home: FolderHome) -> None:
     bodies = turn(root, home, call("write", path="b.py", content="b"), call("bash", command="echo c > c.py"), "done")
     kinds = [body for body in bodies if isinstance(body, FilesSnapshotted | ToolStarted | TurnEnded)]
     assert [getattr(body, "moment", type(body).__name__) for body in kinds] == [
@@ -69,27 +69,27 @@ def test_a_turn_that_writes_is_between_two_snapshots(root: Path, home: Home) -> 
 
 
 @pytest.mark.parametrize("reply", [call("read", path="a.py"), call("bash", command="cat a.py"), call("todo", items=[])])
-def test_a_turn_that_only_reads_has_no_snapshot(root: Path, home: Home, reply: ModelReplied) -> None:
+def test_a_turn_that_only_reads_has_no_snapshot(root: Path, home: FolderHome, reply: ModelReplied) -> None:
     assert moments(turn(root, home, reply, "done")) == []
 
 
-def test_a_refused_call_has_no_snapshot(root: Path, home: Home) -> None:
+def test_a_refused_call_has_no_snapshot(root: Path, home: FolderHome) -> None:
     assert moments(turn(root, home, call("write", path="../b.py", content="b"), "done")) == []
 
 
-def test_snapshots_can_be_turned_off_and_a_home_in_memory_has_none(root: Path, home: Home) -> None:
+def test_snapshots_can_be_turned_off_and_a_home_in_memory_has_none(root: Path, home: FolderHome) -> None:
     assert moments(turn(root, home, call("write", path="b.py", content="b"), "done", settings=replace(SETTINGS, snapshots=False))) == []
     assert moments(turn(root, Home.in_memory(), call("write", path="c.py", content="b"), "done")) == []
 
 
-def test_a_granted_folder_has_snapshots_of_its_own(tmp_path: Path, root: Path, home: Home) -> None:
+def test_a_granted_folder_has_snapshots_of_its_own(tmp_path: Path, root: Path, home: FolderHome) -> None:
     (tmp_path / "more").mkdir()
     bodies = turn(root, home, call("write", path="b.py", content="b"), "done", settings=replace(SETTINGS, folders=(tmp_path / "more",)))
     found = [(body.moment, Path(body.root).name) for body in bodies if isinstance(body, FilesSnapshotted)]
     assert found == [("before", "project"), ("before", "more"), ("after", "project"), ("after", "more")]
 
 
-def test_a_snapshot_that_fails_is_recorded_and_the_turn_goes_on(root: Path, home: Home) -> None:
+def test_a_snapshot_that_fails_is_recorded_and_the_turn_goes_on(root: Path, home: FolderHome) -> None:
     (home.folder / "snapshots").parent.mkdir()
     (home.folder / "snapshots").write_text("a file where a folder should be")
     bodies = turn(root, home, call("write", path="b.py", content="b"), "done")
@@ -100,7 +100,7 @@ def test_a_snapshot_that_fails_is_recorded_and_the_turn_goes_on(root: Path, home
     assert bodies[-1] == TurnEnded("done")
 
 
-def test_an_interrupted_turn_has_its_second_snapshot_too(root: Path, home: Home) -> None:
+def test_an_interrupted_turn_has_its_second_snapshot_too(root: Path, home: FolderHome) -> None:
     async def work() -> list[Body]:
         os.mkfifo(root / "wait")
         reply = call("bash", command="echo half > half.txt; echo started > wait; exec sleep 100")
@@ -117,7 +117,7 @@ def test_an_interrupted_turn_has_its_second_snapshot_too(root: Path, home: Home)
     assert isinstance(bodies[-1], TurnEnded)
 
 
-def test_under_codex_the_files_are_kept_before_the_first_call_and_a_reading_turn_needs_one_look(root: Path, home: Home) -> None:
+def test_under_codex_the_files_are_kept_before_the_first_call_and_a_reading_turn_needs_one_look(root: Path, home: FolderHome) -> None:
     bodies = turn(root, home, call("read", path="a.py"), "done", profile="codex")
     before, after = (body for body in bodies if isinstance(body, FilesSnapshotted))
     assert (before.snapshot, before.moment, after.moment, after.took_ms) == (after.snapshot, "before", "after", 0)
@@ -130,7 +130,7 @@ exec {git} "$@"
 
 
 def test_an_interrupt_does_not_wait_for_a_snapshot_that_takes_long(
-    tmp_path: Path, root: Path, home: Home, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, root: Path, home: FolderHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from claude_session import Line, blocks_of, readable, spoken
 from corpus import WITHOUT, corpus, golden
+from every_case import every_case
 from readings import Home, called, check_repeat, faults, returned, said
 
 from palimpsest.core.events import CallStarted, ModelReplied, SessionOpened, UserSaid
@@ -22,7 +23,7 @@ def read(path: Path) -> tuple[Home, str]:
     return home, home.take(CLAUDE, path)[0].session
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem[-24:])
+@every_case("path", FILES)
 def test_every_message_call_and_result_of_a_real_session_is_there_once(path: Path) -> None:
     home, session = read(path)
     found = home.bodies(session)
@@ -40,7 +41,7 @@ def test_every_message_call_and_result_of_a_real_session_is_there_once(path: Pat
     assert sum(body.usage.output for body in replies) == sum(counted.values())
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem[-24:])
+@every_case("path", FILES)
 def test_the_views_of_a_real_session_are_requests_that_every_provider_takes(path: Path) -> None:
     home, session = read(path)
     assert faults(home, session, every=max(1, len(home.events(session)) // 12)) == []

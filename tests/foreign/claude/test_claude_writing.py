@@ -5,6 +5,7 @@ import pytest
 from claude_lines import chain_faults, lines_of, log_with, paired
 from claude_session import SESSION, Line, blocks_of, call, prompt, readable, reply, result, text, written
 from corpus import corpus, golden
+from every_case import every_case
 from generated import generate
 from readings import Home, called, returned, said
 
@@ -46,7 +47,7 @@ def without_added(lines: list[Line]) -> list[Line]:
     return kept
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem[-24:])
+@every_case("path", FILES)
 def test_every_line_of_an_imported_session_comes_back_as_it_was(path: Path) -> None:
     home = Home()
     session = home.take(CLAUDE, path)[0].session

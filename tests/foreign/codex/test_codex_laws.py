@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from codex_homes import CODEX, GOLDEN, PUBLIC, SESSION, imported
 from corpus import WITHOUT
+from every_case import every_case
 from readings import Home, check_growth, check_repeat, faults, own_ids
 from readings import called as calls_of
 from readings import returned as results_of
@@ -20,7 +21,7 @@ from palimpsest.stores.in_memory import FixedClock
 needs_corpus = pytest.mark.skipif(not PUBLIC, reason=WITHOUT)
 
 
-@pytest.mark.parametrize("path", [*GOLDEN, *PUBLIC], ids=lambda path: path.stem[-12:])
+@every_case("path", [*GOLDEN, *PUBLIC])
 def test_no_message_call_or_result_is_lost_or_read_twice(path: Path) -> None:
     home, session = imported(path)
     told = home.bodies(session)

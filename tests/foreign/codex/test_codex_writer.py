@@ -6,6 +6,7 @@ import pytest
 from codex_homes import CODEX, GOLDEN, PUBLIC, SESSION
 from codex_written import CONVERSATION, kinds, native, taken
 from corpus import WITHOUT, corpus, golden
+from every_case import every_case
 from readings import Home, called, faults, returned, said
 from rollouts import Line, answered, context, ended, item, message, meta, read, write
 from rollouts import said as typed
@@ -67,7 +68,7 @@ def back(home: Home, session: str) -> list[Line]:
     return [json.loads(each) for each in write_codex(Log.open(home.store, session, FixedClock(1)), home.blobs)]
 
 
-@pytest.mark.parametrize("path", [*GOLDEN, *PUBLIC], ids=lambda path: path.stem[-12:])
+@every_case("path", [*GOLDEN, *PUBLIC])
 def test_every_line_of_a_rollout_comes_back_as_it_was(path: Path) -> None:
     home = Home()
     (done,) = home.take(CODEX, path)

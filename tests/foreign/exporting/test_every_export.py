@@ -7,6 +7,7 @@ from pathlib import Path
 import every_export
 import pytest
 from corpus import CORPUS, GOLDEN, WITHOUT, corpus
+from every_case import every_case
 from every_export import differences, renamed, sessions_below, trips
 
 from palimpsest.exchange.transcript import TranscriptSource
@@ -35,7 +36,7 @@ def test_a_public_session_shows_the_same_in_the_files_for_every_agent_folded_or_
     assert len(done) == (3 if any(name in path.name for name in TOO_SHORT) else 6)
 
 
-@pytest.mark.parametrize("source", sessions_below(GOLDEN), ids=lambda source: source.session[-24:])
+@every_case("source", sessions_below(GOLDEN))
 def test_a_session_of_ours_shows_the_same_in_the_files_for_every_agent(source: TranscriptSource) -> None:
     assert {trip.differences for trip in trips(source)} == {()}
 

@@ -2,7 +2,7 @@
 
 from html.parser import HTMLParser
 
-import pytest
+from every_case import every_case
 from markdown_it import MarkdownIt
 
 from palimpsest.core.events import ModelReplied, SessionOpened, Titled, ToolReturned, UserSaid
@@ -70,14 +70,14 @@ def dangerous(page: str, *, allowed: frozenset[str] = frozenset()) -> list[tuple
     ]
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@every_case("text", HOSTILE)
 def test_markdown_shows_no_image_and_links_no_script(text: str) -> None:
     page = "".join(write_markdown(_log(text)))
     assert dangerous(MarkdownIt("commonmark", {"html": True}).enable("table").render(page)) == []
     assert "example.org" in page or "example.org" not in text
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@every_case("text", HOSTILE)
 def test_a_page_shows_no_image_and_links_no_script(text: str) -> None:
     page = "".join(write_html(_log(text), MemoryBlobs()))
     assert dangerous(page, allowed=frozenset({"style"})) == []

@@ -14,15 +14,15 @@ from palimpsest.core.log import Log
 from palimpsest.core.redaction import redact
 from palimpsest.exchange.html import mono, text_block, write_html
 from palimpsest.exchange.pages import visible
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 from palimpsest.stores.in_memory import FixedClock, MemoryBlobs, MemorySessions
 
 
 @pytest.fixture
 def page_text(tmp_path: Path) -> str:
-    edited(Home(tmp_path))
-    with Log.open(Home(tmp_path).store, SMALL, FixedClock(1, 1)) as log:
-        return "".join(write_html(log, Home(tmp_path).blobs, limit=12))
+    edited(FolderHome(tmp_path))
+    with Log.open(FolderHome(tmp_path).store, SMALL, FixedClock(1, 1)) as log:
+        return "".join(write_html(log, FolderHome(tmp_path).blobs, limit=12))
 
 
 def test_a_small_session_has_these_words_in_this_order(page_text: str) -> None:

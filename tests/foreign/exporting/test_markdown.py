@@ -2,6 +2,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from every_case import every_case
 from hostile import hostile_log, texts
 from html_pages import Page
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from palimpsest.core.redaction import redact
 from palimpsest.core.undo import rewind, undo
 from palimpsest.exchange.html import escaped, fence, quoted, write_markdown
 from palimpsest.exchange.pages import visible
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 from palimpsest.stores.in_memory import FixedClock, MemorySessions
 
 _READERS = (MarkdownIt("commonmark"), MarkdownIt("commonmark").enable(["table", "strikethrough"]))
@@ -30,8 +31,8 @@ class _Rendered(Page):
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Log]:
-    edited(Home(tmp_path))
-    with Log.open(Home(tmp_path).store, SMALL, FixedClock(1_932_800_500_000, 1_000), write=True) as log:
+    edited(FolderHome(tmp_path))
+    with Log.open(FolderHome(tmp_path).store, SMALL, FixedClock(1_932_800_500_000, 1_000), write=True) as log:
         yield log
 
 
@@ -185,7 +186,7 @@ def test_secrets_are_taken_out_of_every_text() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "shown"),
     [
         ("a < b and a <b> c", "> a < b and a &lt;b> c"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from corpus import GOLDEN
+from every_case import every_case
 from generated import generate
 from msgspec import Raw
 from readings import Home
@@ -216,7 +217,7 @@ def check_sums(log: Log) -> None:
     assert spans_of(log) == spans
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.session[-24:])
+@every_case("source", SOURCES)
 def test_the_tokens_of_all_spans_are_those_of_the_ledger_in_a_session_of_any_program(source: TranscriptSource) -> None:
     home = Home()
     done = import_session(format_named(source.format), source, home.store, home.blobs, FixedClock(1))

@@ -1,6 +1,6 @@
 import re
 
-import pytest
+from every_case import every_case
 from hostile import texts
 from html_pages import Page
 from hypothesis import given, settings
@@ -27,7 +27,7 @@ def shown(text: str) -> str:
     return _MARK.sub("", rendered(text))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "markup"),
     [
         ("## The cause", '<span class="md-head">The cause</span>'),
@@ -59,7 +59,7 @@ def test_a_styled_text_has_every_character_of_the_text(text: str) -> None:
     assert page.data == visible(text)
 
 
-@pytest.mark.parametrize("piece", ["**a ", "`", "|a", "|-|\n", "# ", "```\n", "> ", "**`"])
+@every_case("piece", ["**a ", "`", "|a", "|-|\n", "# ", "```\n", "> ", "**`"])
 def test_a_long_hostile_text_keeps_every_character(piece: str) -> None:
     text = piece * 40_000
 

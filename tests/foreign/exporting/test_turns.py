@@ -1,4 +1,4 @@
-import pytest
+from every_case import every_case
 from msgspec import Raw
 from side_calls import side_reply
 
@@ -109,7 +109,7 @@ def test_a_result_without_its_call_is_an_entry_of_its_own() -> None:
     assert list(turns_of(_log(result))) == [Turn(0, (ToolEntry(1, 2_000, None, result),))]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("body", "line", "text"),
     [
         (side_reply("title", "claude-haiku-4-5", text="A title"), "a call beside the conversation (title)", "A title"),

@@ -4,6 +4,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from every_case import every_case
 from opencode_session import GOLDEN_DATABASE, Home, Row, Talk, begun, call, sources, view_of, words
 
 from palimpsest.core.events import ForeignNoted, Rewound, TaskChanged, Titled, ToolReturned, UserSaid
@@ -15,8 +16,8 @@ def rewinds(home: Home) -> int:
     return sum(isinstance(body, Rewound) for body in home.bodies())
 
 
-@pytest.mark.parametrize("session", SESSIONS)
-@pytest.mark.parametrize("marked", [True, False])
+@every_case("session", SESSIONS)
+@every_case("marked", [True, False])
 def test_importing_twice_changes_nothing(session: str, *, marked: bool) -> None:
     home = Home()
     home.take(GOLDEN_DATABASE, session)

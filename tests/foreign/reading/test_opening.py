@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from every_case import every_case
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -86,8 +87,8 @@ def test_a_rollout_with_a_line_of_many_blocks_is_read_around_it(tmp_path: Path) 
     assert lines == [(0, 7, {"n": 1}), (1, 16 + filler, None), (2, 24 + filler, {"n": 3})]
 
 
-@pytest.mark.parametrize(("levels", "is_read"), [(50, True), (200, True), (201, False), (900, False), (100_000, False)])
-@pytest.mark.parametrize("pair", [("[", "]"), ('{"a":', "}")], ids=["lists", "objects"])
+@every_case(("levels", "is_read"), [(50, True), (200, True), (201, False), (900, False), (100_000, False)])
+@every_case("pair", [("[", "]"), ('{"a":', "}")])
 def test_a_value_that_is_nested_too_deep_is_none(levels: int, is_read: bool, pair: tuple[str, str]) -> None:
     assert (decoded((pair[0] * levels + "1" + pair[1] * levels).encode()) is not None) is is_read
     assert decoded(b'["' + b"]" * 500 + b'"]') == ["]" * 500]

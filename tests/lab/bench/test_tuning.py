@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pal_lab.cost.curve import split_halves
 from pal_lab.cost.tuning import SettingResult, TuningChoice, TuningResult, best_setting, tune, tuning_markdown
+from pal_lab.halves import split_halves
 from palimpsest.core.errors import BadInput
 from palimpsest.policies.profiles import ThriftNumbers
 

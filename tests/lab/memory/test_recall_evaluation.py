@@ -1,3 +1,4 @@
+import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from pal_lab.recall.data import Question, read_conversations
 from pal_lab.recall.evaluation import MemoryReport, eval_data, fit_data, floor_rankings, folds
 from pal_lab.recall.latency import Latency, measure_latency
 from pal_lab.recall.training import fit, sample
+from palimpsest.core.errors import BadInput
 from palimpsest.memory.recall_index import RecallIndex
 from palimpsest.memory.recall_terms import RecallUnit
 
@@ -80,8 +82,25 @@ def test_each_conversation_is_scored_with_weights_that_never_saw_it(three: Path)
     assert eval_data(three) == found
 
 
+def test_weights_that_are_held_out_are_fitted_on_the_data_beside_it_too(three: Path) -> None:
+    alone, beside = eval_data(three), eval_data(three, beside=(three,))
+
+    assert [row.note for row in (alone.rows[3], beside.rows[3])] == ["", "fitted on the others and on three.json"]
+    assert alone.held_out["c0"] != beside.held_out["c0"]
+
+
+def test_compressed_data_is_read_and_a_damaged_file_is_refused(three: Path) -> None:
+    packed = three.with_name("three.json.gz")
+    packed.write_bytes(gzip.compress(three.read_bytes()))
+    assert read_conversations(packed).conversations == read_conversations(three).conversations
+
+    packed.write_bytes(packed.read_bytes()[:-9])
+    with pytest.raises(BadInput, match="the file cannot be read"):
+        read_conversations(packed)
+
+
 def test_weights_for_shipping_are_fitted_on_all_conversations(three: Path) -> None:
-    assert fit_data(three)["speaker"] > 0
+    assert fit_data([three])["speaker"] > 0
 
 
 def test_folds_are_single_conversations_or_pairs_in_the_order_of_the_file() -> None:

@@ -1,6 +1,6 @@
 import json
 
-import pytest
+from every_case import every_case
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
@@ -126,7 +126,7 @@ def test_of_more_than_a_hundred_facts_as_many_are_asked_for_at_even_distances_wh
     assert found["open"] == tuple(spread([QuotedText(f"finish part {number}") for number in range(150)], 100))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "found"),
     [
         ("max_tokens = 8192", [("max_tokens", "8192")]),
@@ -156,7 +156,7 @@ def test_the_newest_value_counts_and_one_that_a_text_gives_twice_does_not() -> N
     assert named_values(events) == [LastValue("pool_size", "12")]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("fact", "piece", "proven"),
     [
         (QuotedText("Never touch  migrations/."), ProbedText("He said: Never touch\nmigrations/. And left."), True),

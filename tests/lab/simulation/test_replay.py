@@ -3,6 +3,7 @@ from dataclasses import replace as with_fields
 from itertools import pairwise
 
 import pytest
+from every_case import every_case
 from msgspec.structs import replace
 from recorded import ended, recorded, replied, said, synthetic_session, used
 
@@ -226,7 +227,7 @@ def test_edits_have_the_sizes_that_are_billed() -> None:
     assert all(edit.billed_after < edit.billed_before for edit in alone)
 
 
-@pytest.mark.parametrize("name", [*(each.name for each in CARDS), "openai-compatible/x", "local/x"])
+@every_case("name", [*(each.name for each in CARDS), "openai-compatible/x", "local/x"])
 def test_imitated_programs_trigger_for_every_card_as_their_formula_for_200k_says(name: str) -> None:
     recording, model = _reading(2), replay_card(name)
     index = RecordingIndex(recording.steps)

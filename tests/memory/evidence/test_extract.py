@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 import pytest
+from every_case import every_case
 
 from palimpsest.core.errors import CannotFold
 from palimpsest.core.events import Event, ModelReplied, ToolReturned, UserSaid
@@ -186,7 +187,7 @@ def test_a_quotation_counts_in_other_forms_of_its_signs(said: str, quote: str) -
     assert [event.reason for event in result.events] == ["added"]
 
 
-@pytest.mark.parametrize(
+@every_case(
     "changed",
     [
         {"quote": "You keep the notes that outlive a conversation"},

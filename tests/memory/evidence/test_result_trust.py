@@ -2,7 +2,7 @@
 
 import json
 
-import pytest
+from every_case import every_case
 
 from palimpsest.core.events import Event, ModelReplied, ToolReturned
 from palimpsest.core.items import Text, ToolCall, ToolResult
@@ -16,7 +16,7 @@ def untrusted(tool: str, args: dict[str, object], *, paths: tuple[str, ...] = ()
     return untrusted_results((event,), ROOT)(ToolReturned(ToolResult(call_id, (Text("x"),)), tool, paths=paths))
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("tool", "args"),
     [
         ("read", {"path": "src/a.py"}),
@@ -35,7 +35,7 @@ def test_tools_that_work_in_the_project_folder_are_those_of_the_workspace(tool: 
     assert untrusted(tool, args) is False
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("tool", "args"),
     [
         ("fetch", {"url": "https://example.org"}),
@@ -67,7 +67,7 @@ def test_everything_else_is_untrusted(tool: str, args: dict[str, object]) -> Non
     assert untrusted(tool, args) is True
 
 
-@pytest.mark.parametrize(
+@every_case(
     "command",
     [
         "git -c http.proxy=x -C . pull",
@@ -103,7 +103,7 @@ def test_a_command_that_is_not_known_to_stay_in_the_project_is_untrusted(command
     assert untrusted("bash", {"command": command}) is True
 
 
-@pytest.mark.parametrize(
+@every_case(
     "command",
     [
         "python -m pytest -q",

@@ -1,6 +1,6 @@
 """Messages that are a command to remember something."""
 
-import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +17,7 @@ def found(text: str) -> list[tuple[str, str]]:
     return [(each.kind, each.text) for each in statements("s", (Event(7, 6, AT, "", UserSaid((Text(text),))),))]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("message", "kind", "text"),
     [
         ("remember: use tabs", "feedback", "use tabs"),
@@ -85,7 +85,7 @@ def test_a_message_in_the_form_of_a_command_is_a_note_of_what_follows(message: s
     assert found(message) == [(kind, text)]
 
 
-@pytest.mark.parametrize(
+@every_case(
     "message",
     [
         *("remember", "remember: ", "Remember that", "remember that?", "记住", "记住：", "记住 …", "请记住"),

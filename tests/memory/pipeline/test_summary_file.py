@@ -1,6 +1,7 @@
 """SUMMARY.md: generated within its bounds, and checked before it replaces another."""
 
 import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -90,7 +91,7 @@ def test_a_correction_stands_before_the_older_note_however_often_that_was_used()
     assert 0 <= material.index("[project_new](") < material.index("[project_host](")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("old", "new", "wrong"),
     [
         ("v1\n", "v2\n", "the first line is not v1"),

@@ -1,4 +1,5 @@
 import pytest
+from every_case import every_case
 
 from palimpsest.memory.recall_terms import stem
 
@@ -42,7 +43,7 @@ STEMS = {
 }
 
 
-@pytest.mark.parametrize(("word", "expected"), STEMS.items())
+@every_case(("word", "expected"), STEMS.items())
 def test_a_word_has_the_stem_of_the_published_algorithm(word: str, expected: str) -> None:
     assert stem(word) == expected
 

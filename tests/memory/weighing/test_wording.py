@@ -2,7 +2,7 @@
 
 from datetime import date
 
-import pytest
+from every_case import every_case
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -11,7 +11,7 @@ from palimpsest.memory.changes import WordOrigins, folded, missing_token, own_wo
 DAY = date(2026, 5, 1)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "missing"),
     [
         ("Tests run with `make test`.", "make test"),

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 from situations import CLAUDE, prefix, situation, used, words
@@ -114,7 +115,7 @@ GOLDEN: dict[str, tuple[list[DeadResult], WarmPrefixes, list[Clearing], int | No
 }
 
 
-@pytest.mark.parametrize("case", GOLDEN, ids=lambda name: name.replace(" ", "-"))
+@every_case("case", GOLDEN)
 @pytest.mark.states("PA-04")
 def test_golden_cases_give_the_suffix_by_hand_calculation(case: str) -> None:
     rows, warm, expected, count = GOLDEN[case]
@@ -321,7 +322,7 @@ def test_the_same_session_with_a_warm_cache_waits() -> None:
     assert edits(at_work(1_000)) == []
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("tool", "args", "item_id"),
     [
         ("Read", '{"file_path":"src/palimpsest/policies/clear_dead.py"}', "1234.0"),
@@ -336,7 +337,7 @@ def test_the_same_session_with_a_warm_cache_waits() -> None:
         ("Bash", "", "40.12.3"),
     ],
 )
-@pytest.mark.parametrize("factor", [1.0, 1.3])
+@every_case("factor", [1.0, 1.3])
 @pytest.mark.states("PA-07")
 def test_a_stub_has_at_most_25_tokens_and_names_tool_argument_size_and_id(tool: str, args: str, item_id: str, factor: float) -> None:
     items = (Item("1.0", "call", ToolCall("c", tool, args)), Item(item_id, "result", ToolResult("c", (Text("x"),))))

@@ -1,6 +1,6 @@
 """A fold keeps what it keeps with unique ids, whatever ids a provider gives its calls."""
 
-import pytest
+from every_case import every_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from legacy_logs import recorded
@@ -40,7 +40,7 @@ def shown(session: Session) -> list[tuple[str, str, str]]:
     return [(item.id, item.kind, text_of(item.content)) for item in session.log.view.items]
 
 
-@pytest.mark.parametrize("name", sorted(set(PROFILES) - {"none"}))
+@every_case("name", sorted(set(PROFILES) - {"none"}))
 def test_eighteen_reads_with_one_id_fold_to_what_they_fold_to_with_unique_ids(name: str) -> None:
     careless = folded(name, [("call_0", 120)] * 18)
     unique = folded(name, [(f"toolu_{number}", 120) for number in range(18)])
@@ -85,8 +85,8 @@ def renamed(rounds: list[Round]) -> list[Round]:
     return [[(f"{number:03}_{place:02}", lines) for place, (_, lines) in enumerate(reads)] for number, reads in enumerate(rounds)]
 
 
-@pytest.mark.parametrize("name", sorted(set(PROFILES) - {"none"}))
-@pytest.mark.parametrize("rounds", [[[("call_0", 120)]] * 18, [[("call_0", 120)] * 3] * 6], ids=["one by one", "three at once"])
+@every_case("name", sorted(set(PROFILES) - {"none"}))
+@every_case("rounds", [[[("call_0", 120)]] * 18, [[("call_0", 120)] * 3] * 6])
 def test_a_log_of_0_1_0_with_one_id_folds_to_what_it_folds_to_with_unique_ids(name: str, rounds: list[Round]) -> None:
     careless, unique = of_0_1_0(name, rounds), of_0_1_0(name, renamed(rounds))
     assert shown(careless) == shown(unique)

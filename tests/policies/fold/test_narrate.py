@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from every_case import every_case
 from workplace import offline, online, reply, say, use, work
 
 from palimpsest.agent.calls import with_reply_limit
@@ -75,7 +76,7 @@ WRONG: list[tuple[ScriptedReply, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("wrong", "error"), WRONG)
+@every_case(("wrong", "error"), WRONG)
 @pytest.mark.states("PA-16")
 def test_a_narrative_that_cannot_be_used_is_left_out_recorded_and_the_fold_stands(wrong: ScriptedReply, error: str) -> None:
     session = busy()

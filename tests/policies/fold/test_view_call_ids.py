@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
+from every_case import every_case
 from situations import situation
 from stubs import stub_of
 
@@ -53,8 +53,8 @@ QUESTIONS: dict[str, Callable[[View], Any]] = {
 }
 
 
-@pytest.mark.parametrize("rounds", [(1, 1, 1, 1), (2, 2), (4,)], ids=str)
-@pytest.mark.parametrize("question", QUESTIONS)
+@every_case("rounds", [(1, 1, 1, 1), (2, 2), (4,)])
+@every_case("question", QUESTIONS)
 def test_with_one_id_for_all_calls_the_answer_is_that_with_unique_ids(question: str, rounds: tuple[int, ...]) -> None:
     repeated, unique = view(("call_0",) * 4, rounds), view(("call_1", "call_2", "call_3", "call_4"), rounds)
     assert QUESTIONS[question](repeated) == QUESTIONS[question](unique)

@@ -2,6 +2,7 @@
 
 import pytest
 from codex_work import BOTH, FULL, codex_session, shows, state, turn
+from every_case import every_case
 from workplace import online, reply, say
 
 from palimpsest.agent.editing import PolicyRun, run_policies
@@ -159,8 +160,8 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("name", BOTH)
-@pytest.mark.parametrize("odd", ODD, ids=["call", "nothing", "refusal", "long", "too long"])
+@every_case("name", BOTH)
+@every_case("odd", ODD)
 def test_whatever_the_model_answers_the_next_request_is_sound_and_nothing_loops(name: str, odd: ModelReplied | str | PromptTooLong) -> None:
     session = worked(name, 200_000, turns=12, size=60_000)
     provider = Scripted(*(odd for _ in range(400)))

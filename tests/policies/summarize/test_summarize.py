@@ -6,6 +6,7 @@ from dataclasses import replace as with_
 
 import pytest
 from claude_work import MEASURED, SUMMARY, body_of, claude, edits, fill, texts
+from every_case import every_case
 from msgspec import Raw
 from workplace import offline, online, reply, say, use
 
@@ -201,7 +202,7 @@ def test_the_scratchpad_never_reaches_the_view_and_the_summary_text_follows_its_
     assert "Bye" not in shown
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("said", "summary"),
     [
         ("no tags at all ", "Summary:\nno tags at all"),

@@ -1,6 +1,6 @@
 """A refusal in plain words is not taken for a summary."""
 
-import pytest
+from every_case import every_case
 from workplace import online, say, use, work
 
 from palimpsest.agent.editing import run_policies
@@ -34,18 +34,18 @@ SUMMARIES = (
 )
 
 
-@pytest.mark.parametrize("text", REFUSALS)
+@every_case("text", REFUSALS)
 def test_a_refusal_is_recognised(text: str) -> None:
     assert is_refusal(text)
 
 
-@pytest.mark.parametrize("text", SUMMARIES)
+@every_case("text", SUMMARIES)
 def test_a_summary_that_tells_of_what_cannot_be_done_is_no_refusal(text: str) -> None:
     assert not is_refusal(text)
 
 
-@pytest.mark.parametrize("name", ["claude-code", "claude-code-2.1.325", "opencode", "opencode-1.18", "classroom"])
-@pytest.mark.parametrize("text", [REFUSALS[0], REFUSALS[5]])
+@every_case("name", ["claude-code", "claude-code-2.1.325", "opencode", "opencode-1.18", "classroom"])
+@every_case("text", [REFUSALS[0], REFUSALS[5]])
 def test_a_model_that_refuses_in_plain_words_harms_nothing(name: str, text: str) -> None:
     session = work(profile(name))
     say(session, "read all of it")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from palimpsest.core.redaction import Credential
+from palimpsest.stores.home import FolderHome
 from palimpsest.stores.project import McpServer, configured_servers, project_command, project_servers
 from palimpsest.stores.trust import ProjectTrust
 
@@ -288,7 +289,7 @@ def test_a_server_of_a_project_is_trusted_by_its_exact_entry(tmp_path: Path) -> 
     file.write_text('{"mcpServers": {"db": {"command": "db", "args": ["${SECRET}"]}, "off": {"command": "x", "disabled": true}}}')
     (command,) = project_servers(tmp_path)
     assert (command.kind, command.name, command.definition) == ("mcp", "db", b'{"args":["${SECRET}"],"command":"db"}')
-    trust = ProjectTrust(tmp_path / "home", tmp_path)
+    trust = ProjectTrust(FolderHome(tmp_path / "home"), tmp_path)
     trust.add(command)
     (server,) = (each for each in configured_servers(tmp_path, {"SECRET": "s"}, home=tmp_path).servers if not each.disabled)
     assert trust.trusts(project_command(server))

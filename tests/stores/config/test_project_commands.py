@@ -6,6 +6,7 @@ import pytest
 
 from palimpsest.stores.config import HookConfig
 from palimpsest.stores.config_files import resolve
+from palimpsest.stores.home import FolderHome
 from palimpsest.stores.project import ProjectHook, project_commands, project_hooks, trust_of
 from palimpsest.stores.trust import ProjectCommand
 
@@ -46,6 +47,6 @@ def test_hooks_of_a_project_never_become_settings(project: Path) -> None:
 
 def test_trust_holds_for_all_folders_of_a_repository(project: Path, tmp_path: Path) -> None:
     [command] = project_commands(project)
-    trust_of(tmp_path / "home", project / "src").add(command)
-    assert trust_of(tmp_path / "home", project).trusts(command)
-    assert not trust_of(tmp_path / "home", tmp_path).trusts(command)
+    trust_of(FolderHome(tmp_path / "home"), project / "src").add(command)
+    assert trust_of(FolderHome(tmp_path / "home"), project).trusts(command)
+    assert not trust_of(FolderHome(tmp_path / "home"), tmp_path).trusts(command)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from palimpsest.core.ports import StateSlot
-from palimpsest.stores.files import FileStateSlot
+from palimpsest.stores.files import FileDocument
 
 
 def test_a_slot_is_empty_until_something_is_saved_and_gives_back_the_newest(slot: StateSlot) -> None:
@@ -14,6 +14,6 @@ def test_a_slot_is_empty_until_something_is_saved_and_gives_back_the_newest(slot
 
 def test_saving_on_a_failing_disk_returns_false_and_keeps_the_old_value(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"in the way")
-    slot = FileStateSlot(tmp_path / "file" / "state")
+    slot = FileDocument(tmp_path / "file" / "state")
     assert (slot.save(b"x"), slot.load()) == (False, None)
     assert (tmp_path / "file").read_bytes() == b"in the way"

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from palimpsest.stores.home import FolderHome, Home
 from palimpsest.stores.trust import ProjectCommand, ProjectTrust
 
 LINT = ProjectCommand("hook", "lint", b'{"command":"make lint"}')
@@ -10,14 +11,14 @@ LINT = ProjectCommand("hook", "lint", b'{"command":"make lint"}')
 def test_a_command_is_trusted_after_the_user_trusts_it_and_in_later_processes(tmp_path: Path) -> None:
     home, project = tmp_path / "home", tmp_path / "project"
 
-    before = ProjectTrust(home, project).trusts(LINT)
-    ProjectTrust(home, project).add(LINT)
+    before = ProjectTrust(FolderHome(home), project).trusts(LINT)
+    ProjectTrust(FolderHome(home), project).add(LINT)
 
-    assert (before, ProjectTrust(home, project).trusts(LINT)) == (False, True)
+    assert (before, ProjectTrust(FolderHome(home), project).trusts(LINT)) == (False, True)
 
 
 def test_a_changed_definition_another_kind_or_name_is_not_trusted(tmp_path: Path) -> None:
-    trust = ProjectTrust(tmp_path, tmp_path / "project")
+    trust = ProjectTrust(FolderHome(tmp_path), tmp_path / "project")
     trust.add(LINT)
 
     assert not trust.trusts(ProjectCommand("hook", "lint", b'{"command":"make lint "}'))
@@ -26,21 +27,25 @@ def test_a_changed_definition_another_kind_or_name_is_not_trusted(tmp_path: Path
 
 
 def test_another_project_with_the_same_command_is_not_trusted(tmp_path: Path) -> None:
-    ProjectTrust(tmp_path, tmp_path / "one").add(LINT)
+    ProjectTrust(FolderHome(tmp_path), tmp_path / "one").add(LINT)
 
-    assert not ProjectTrust(tmp_path, tmp_path / "two").trusts(LINT)
+    assert not ProjectTrust(FolderHome(tmp_path), tmp_path / "two").trusts(LINT)
 
 
 def test_trust_that_was_removed_is_gone(tmp_path: Path) -> None:
-    trust = ProjectTrust(tmp_path, tmp_path / "project")
+    trust = ProjectTrust(FolderHome(tmp_path), tmp_path / "project")
     trust.add(LINT)
 
-    assert (trust.remove(LINT), trust.trusts(LINT), ProjectTrust(tmp_path, tmp_path / "project").trusts(LINT)) == (True, False, False)
+    assert (trust.remove(LINT), trust.trusts(LINT), ProjectTrust(FolderHome(tmp_path), tmp_path / "project").trusts(LINT)) == (
+        True,
+        False,
+        False,
+    )
 
 
 def test_a_home_in_memory_trusts_for_its_own_lifetime(tmp_path: Path) -> None:
-    trust = ProjectTrust(None, tmp_path)
+    trust = ProjectTrust(Home.in_memory(), tmp_path)
     trust.add(LINT)
 
     assert trust.trusts(LINT)
-    assert not ProjectTrust(None, tmp_path).trusts(LINT)
+    assert not ProjectTrust(Home.in_memory(), tmp_path).trusts(LINT)

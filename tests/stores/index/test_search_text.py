@@ -1,14 +1,14 @@
 import re
 import sqlite3
 
-import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 
 from palimpsest.stores.index_units import Phrase, Query, normalized, read_query, separate_cjk, snippet
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("query", "match"),
     [
         ("parser error", '"parser" AND "error"'),
@@ -75,7 +75,7 @@ def cut(query: str, text: str, width: int = 160) -> str:
     return snippet(read_query(query).wanted, text, ("<", ">"), width)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("query", "text", "expected"),
     [
         ("bar", "foo_bar and barn, BAR!", "foo_<bar> and barn, <BAR>!"),

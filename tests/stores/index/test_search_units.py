@@ -1,4 +1,4 @@
-import pytest
+from every_case import every_case
 from side_calls import side_reply
 
 from palimpsest.core.events import (
@@ -28,7 +28,7 @@ from palimpsest.core.spending import Ledger, Spending
 from palimpsest.stores.index_units import SearchUnit, SessionRowBuilder, search_units
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("body", "units"),
     [
         (

@@ -9,13 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-# Every command that asks git about the project, in one process: scopes, staleness, status, snapshots, files brought back, and notes of git.
+# Every command that asks git about the project, in one process: scopes, staleness, status, snapshots, and files brought back.
 COMMANDS = (
     ("memory", "list"),
     ("memory", "show", "user_port"),
     ("-p", "Where is the port set in a?", "--quiet", "--allow", "edit"),
     ("rewind", "last", "-1", "--files"),
-    ("verify", "last", "--note"),
 )
 # One process for all projects, since starting Python takes longer than the commands.
 DRIVER = """\
@@ -266,7 +265,7 @@ def test_no_command_of_pal_runs_a_program_of_a_repository_and_plain_git_does(tmp
     done = subprocess.run(driver, env=own, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert {spring.__name__: trap.ran() for spring, trap in traps.items()} == {spring.__name__: [] for spring in TRAPS}
     outputs = [part.split("\n", 1) for part in done.stdout.split("IN ")[1:]]
-    words = ["user_port", "changed since", "Done.", "deleted   new", "ended: verify last 0"]
+    words = ["user_port", "changed since", "Done.", "deleted   new"]
     assert {place: [word for word in words if word in text] for place, text in outputs} == {
         str(trap.root.parent): words for trap in traps.values()
     }, done.stderr

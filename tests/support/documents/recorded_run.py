@@ -19,8 +19,8 @@ platform.release = lambda: "6.1"
 from pathlib import Path
 from pal.cli.main import cli
 from palimpsest.stores.in_memory import FixedClock
-from palimpsest.stores.home import Home
-cli.main(sys.argv[1:], obj=Home(Path({home!r}), FixedClock(1_767_225_600_000)))
+from palimpsest.stores.home import FolderHome
+cli.main(sys.argv[1:], obj=FolderHome(Path({home!r}), FixedClock(1_767_225_600_000)))
 """
 _SLUG = """import re
 import unicodedata

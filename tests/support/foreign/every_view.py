@@ -22,7 +22,7 @@ from palimpsest.core.view_projection import ViewProjection
 from palimpsest.exchange.finding import find_sources
 from palimpsest.exchange.formats import FORMATS, format_named
 from palimpsest.exchange.importing import import_session
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 from palimpsest.wire.encode import Encoder
 from palimpsest.wire.wires import check_request
 
@@ -40,7 +40,7 @@ class SourceCursor(Struct, frozen=True):
     faults: tuple[str, ...]
 
 
-def take_all(home: Home, paths: Sequence[Path]) -> list[str]:
+def take_all(home: FolderHome, paths: Sequence[Path]) -> list[str]:
     """Import every session below some paths; what could not be read is returned, one line each."""
     found = find_sources(FORMATS, paths)
     bad = [f"{each.where}: {each.why}" for each in found.skipped]
@@ -62,7 +62,7 @@ def views(log: Log) -> Iterator[tuple[Event, View]]:
 
 def look(folder: Path, session: str) -> SourceCursor:
     """Check the request for each view of a session on each wire, unless it is the same as for the view before."""
-    home = Home(folder)
+    home = FolderHome(folder)
     encoders = [(card, Encoder(card, fetch=home.blobs.get)) for card in CARDS]
     last = [""] * len(encoders)
     events = requests = 0
@@ -102,7 +102,7 @@ def main(words: Sequence[str]) -> int:
     began = time.monotonic()
     paths = [Path(word) for word in words] or [path for path in (GOLDEN, CORPUS) if path.is_dir()]
     with tempfile.TemporaryDirectory() as folder:
-        home = Home(Path(folder))
+        home = FolderHome(Path(folder))
         for line in take_all(home, paths):
             print(f"not read: {line}")
         # The longest first, so that no process is left alone with one at the end.

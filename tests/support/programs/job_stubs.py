@@ -11,7 +11,7 @@ from palimpsest.core.events import Event, JobRan, Noticed
 from palimpsest.core.log import Log
 from palimpsest.core.plans import Answer, Ask, Job, JobLimits, JobMoment, JobOutcome, JobPlan, JobSituation, JobSteps, Want
 from palimpsest.providers.scripted import Scripted, ScriptedReply
-from palimpsest.stores.home import AnyHome, Home
+from palimpsest.stores.home import Home
 
 MODEL = "claude-sonnet-4-5"
 ASK = Ask((), "a word, please", purpose="chosen by the job", head=False, tools=False)
@@ -47,7 +47,7 @@ def wanting(*wants: Want, returned: JobOutcome = (), answers: list[Answer] | Non
     return plan
 
 
-def agent_of(*replies: ScriptedReply, jobs: tuple[Job, ...], home: AnyHome | None = None, resume: str = "") -> Agent:
+def agent_of(*replies: ScriptedReply, jobs: tuple[Job, ...], home: Home | None = None, resume: str = "") -> Agent:
     """An agent with a scripted model, one tool and some jobs."""
     return Agent(MODEL, tools=(ECHO,), provider=Scripted(*replies), jobs=jobs, home=home, resume=resume, profile="none")
 

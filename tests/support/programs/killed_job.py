@@ -12,7 +12,7 @@ from palimpsest.core.events import ModelReplied
 from palimpsest.core.items import Text
 from palimpsest.core.plans import Ask, JobLimits, JobMoment, JobPlan, JobSituation, JobSteps
 from palimpsest.core.ports import Sendable
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 
 ASK = Ask((), "a word, please", purpose="word", head=False, tools=False)
 
@@ -47,7 +47,7 @@ class OnceAnswering:
 
 
 async def main(folder: str) -> None:
-    agent = Agent("claude-sonnet-4-5", provider=OnceAnswering(), home=Home(Path(folder)), jobs=(Asking(),), profile="none")
+    agent = Agent("claude-sonnet-4-5", provider=OnceAnswering(), home=FolderHome(Path(folder)), jobs=(Asking(),), profile="none")
     print(agent.id, flush=True)
     for prompt in ("first", "second"):
         await agent.ask(prompt)

@@ -25,7 +25,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Content, Fold, Keep, Mask, Put, Text, ToolCall, ToolResult
 from palimpsest.core.log import Log
-from palimpsest.stores.home import AnyHome, Home
+from palimpsest.stores.home import FolderHome, Home
 from palimpsest.stores.in_memory import FixedClock
 from palimpsest.wire.encode import encode
 from palimpsest.wire.models import card
@@ -44,7 +44,7 @@ class Pal:
     """The command in a home."""
 
     def __init__(self, folder: Path) -> None:
-        self.home = Home(folder)
+        self.home = FolderHome(folder)
 
     def __call__(self, *words: str, **env: str) -> Result:
         """Run a command line to its end; a bug is raised, never swallowed."""
@@ -59,7 +59,7 @@ class Pal:
         return msgspec.json.decode(result.stdout)
 
 
-def send(log: Log, home: AnyHome, reply: tuple[Content, ...], *, usage: Usage = NOTHING) -> Event:
+def send(log: Log, home: Home, reply: tuple[Content, ...], *, usage: Usage = NOTHING) -> Event:
     """A call with the digest of its real bytes, and the reply to it."""
     request = encode(log.view, card(MODEL), TOOLS, PARAMS, home.blobs.get)
     tools = home.blobs.put(msgspec.json.encode(TOOLS))
@@ -71,7 +71,7 @@ def send(log: Log, home: AnyHome, reply: tuple[Content, ...], *, usage: Usage = 
     return started
 
 
-def small(home: AnyHome, session: str = SMALL) -> None:
+def small(home: Home, session: str = SMALL) -> None:
     """Fourteen events: a file is read, a question is asked in Chinese; three requests, each with its digest."""
     with Log.create(home.store, SessionOpened(session, cwd="shop", model=MODEL), FixedClock(BEGAN, 1_000)) as log:
         log.append(ContextStated(head=(Statement("base", "Be brief.", "system"),)))
@@ -87,7 +87,7 @@ def small(home: AnyHome, session: str = SMALL) -> None:
         log.sync()
 
 
-def edited(home: AnyHome, session: str = SMALL) -> None:
+def edited(home: Home, session: str = SMALL) -> None:
     """The small session with two edits: event 14 folds the first turn, event 15 masks the summary it made."""
     small(home, session)
     with Log.open(home.store, session, FixedClock(BEGAN + 60_000, 1_000), write=True) as log:
@@ -97,7 +97,7 @@ def edited(home: AnyHome, session: str = SMALL) -> None:
         log.sync()
 
 
-def long(home: AnyHome, session: str = LONG, events: int = 900) -> None:
+def long(home: Home, session: str = LONG, events: int = 900) -> None:
     """A made-up session with folds that cannot all be undone, for the window is too small."""
     with Log.create(home.store, SessionOpened(session, model=MODEL), FixedClock(BEGAN, 1_000)) as log:
         log.extend(generate(5, events))

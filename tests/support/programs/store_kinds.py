@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Protocol
 
 from palimpsest.core.ports import BlobStore, SessionArchive, StateSlot
-from palimpsest.stores.files import FileStateSlot
-from palimpsest.stores.in_memory import MemoryBlobs, MemoryFile, MemorySessions, MemoryStateSlot
+from palimpsest.stores.files import FileDocument
+from palimpsest.stores.in_memory import MemoryBlobs, MemoryDocument, MemoryFile, MemorySessions
 from palimpsest.stores.sessions import BlobFolder, JsonlSessions
 
 
@@ -119,6 +119,6 @@ BLOBS: dict[str, Callable[[Path], BlobStore]] = {
     "overlay": lambda folder: MemoryBlobs(BlobFolder(folder / "blobs")),
 }
 SLOTS: dict[str, Callable[[Path], StateSlot]] = {
-    "memory": lambda _: MemoryStateSlot(),
-    "file": lambda folder: FileStateSlot(folder / "home" / "state"),
+    "memory": lambda _: MemoryDocument(),
+    "file": lambda folder: FileDocument(folder / "home" / "state"),
 }

@@ -14,7 +14,7 @@ from wire_server import Said, wire_server
 from palimpsest.core.events import Body, ModelReplied, SessionOpened, ToolReturned, UserSaid
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.log import Log
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 from palimpsest.stores.in_memory import FixedClock
 
 HOUR = 3_600_000
@@ -69,7 +69,7 @@ class CodexDesk:
 
     def finished(self, session: str = SESSION, bodies: Iterable[Body] = WORK, *, hours: float = 24.0) -> None:
         """Write a session whose last event was some hours ago."""
-        home = Home(self.home, FixedClock(int(time.time() * 1_000 - hours * HOUR)))
+        home = FolderHome(self.home, FixedClock(int(time.time() * 1_000 - hours * HOUR)))
         with Log.create(home.store, SessionOpened(session, cwd=str(self.project)), home.clock) as log:
             for body in bodies:
                 log.append(body)

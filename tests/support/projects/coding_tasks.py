@@ -18,7 +18,7 @@ from palimpsest.core.ports import Provider, Sendable
 from palimpsest.core.verify import verify
 from palimpsest.policies.profile import Profile
 from palimpsest.providers.scripted import Scripted, ScriptedAnswer, StalledReply
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 
 MODEL = "claude-sonnet-4-5"
 # The rule is for machines without a sandbox; where there is one, it holds the commands all the same.
@@ -94,10 +94,10 @@ class Coder:
     approve: Approve = refuse_all
     profile: str | Profile = "palimpsest"
     folder: str = "."
-    home: Home = field(init=False)
+    home: FolderHome = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "home", Home(self.project.root.parent / "sessions"))
+        object.__setattr__(self, "home", FolderHome(self.project.root.parent / "sessions"))
 
     def agent(self, provider: Provider, resume: str = "") -> Agent:
         """A new agent, or the one of an earlier session."""

@@ -17,7 +17,7 @@ from palimpsest.core.events import Body, ChildEnded, ChildOpened, ModelReplied, 
 from palimpsest.core.items import ToolCall, text_of
 from palimpsest.core.ports import Provider
 from palimpsest.providers.scripted import RoutedScripts, Scripted, StalledReply
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 
 PLAIN = CodingSettings(mode="auto", sandbox="off", allow=("bash",), tools=())
 
@@ -51,10 +51,10 @@ class Family:
     settings: CodingSettings = PLAIN
     approve: Approve = refuse_all
     profile: str = "palimpsest"
-    home: Home = field(init=False)
+    home: FolderHome = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "home", Home(self.folder / "home"))
+        object.__setattr__(self, "home", FolderHome(self.folder / "home"))
         (self.folder / "project").mkdir(exist_ok=True)
 
     @property

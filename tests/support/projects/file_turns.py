@@ -14,7 +14,7 @@ from palimpsest.coding.settings import CodingSettings
 from palimpsest.core.events import ModelReplied, PermissionAsked, TurnStarted
 from palimpsest.core.items import ToolCall
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 from palimpsest.stores.snapshots import SnapshotLimits
 
 
@@ -35,7 +35,7 @@ class Sessions:
     """A session in a project, one turn after the other, and its rewinds."""
 
     def __init__(self, folder: Path, profile: str = "palimpsest") -> None:
-        self.root, self.home, self.profile = folder / "project", Home(folder / "home"), profile
+        self.root, self.home, self.profile = folder / "project", FolderHome(folder / "home"), profile
         self.root.mkdir()
         self.project = Project(self.root)
         self.session = ""

@@ -12,7 +12,7 @@ from palimpsest.memory.phase_one import ModelUse, SessionResult, session_steps
 from palimpsest.memory.pipeline import RunReport, no_announcement, planned, run_without_model
 from palimpsest.memory.work import MemoryMeter, PipelinePlaces
 from palimpsest.memory.work_store import Tokens
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 from palimpsest.stores.in_memory import FixedClock
 from palimpsest.stores.memory_config import MemoryConfig
 from palimpsest.wire.models import card
@@ -31,14 +31,14 @@ CONVERSATION: tuple[Body, ...] = (
 
 def places_in(folder: Path, config: MemoryConfig | None = None, now: int = START + DAY) -> PipelinePlaces:
     """The pipeline of a home whose clock stands at a time: one day after the sessions by default."""
-    return PipelinePlaces(Home(folder, FixedClock(now)), config or MemoryConfig())
+    return PipelinePlaces(FolderHome(folder, FixedClock(now)), config or MemoryConfig())
 
 
 def add_session(
     folder: Path, session: str, bodies: Iterable[Body] = CONVERSATION, *, at: int = START, opened: SessionOpened | None = None
 ) -> None:
     """Write a session whose events all have one time."""
-    home = Home(folder, FixedClock(at))
+    home = FolderHome(folder, FixedClock(at))
     with Log.create(home.store, opened or SessionOpened(session, cwd=CWD), home.clock) as log:
         for body in bodies:
             log.append(body)

@@ -16,7 +16,7 @@ from palimpsest.core.items import Opaque, Text, ToolCall
 from palimpsest.core.ports import Sendable
 from palimpsest.policies.named import profile
 from palimpsest.providers.scripted import Scripted, ScriptedAnswer
-from palimpsest.stores.home import AnyHome, Home
+from palimpsest.stores.home import FolderHome, Home
 from palimpsest.stores.in_memory import FixedClock
 from palimpsest.stores.memory_config import MemoryConfig
 
@@ -45,7 +45,7 @@ class HiddenDesk:
 
     def __init__(self, folder: Path, way: str, mode: Mode = "ask", *, on_disk: bool = True) -> None:
         self.clock = FixedClock(NOON, 1_000)
-        self.home: AnyHome = Home(folder / "home", self.clock) if on_disk else Home.in_memory(self.clock)
+        self.home: Home = FolderHome(folder / "home", self.clock) if on_disk else Home.in_memory(self.clock)
         self.root = folder / "project"
         self.root.mkdir(parents=True)
         self.way, self.mode = way, mode

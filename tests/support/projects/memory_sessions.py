@@ -13,7 +13,7 @@ from palimpsest.memory.session_memory import SessionMemory, session_memory
 from palimpsest.memory.tools import memory_tools
 from palimpsest.memory.tree import SessionTree
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 from palimpsest.stores.in_memory import FixedClock
 from palimpsest.stores.memory_config import MemoryConfig
 
@@ -26,7 +26,7 @@ class MemorySession:
 
     def __init__(self, folder: Path, *, tool: bool = True) -> None:
         (folder / "project").mkdir(exist_ok=True)
-        self.home = Home(folder / "home", FixedClock(NOW, 1_000))
+        self.home = FolderHome(folder / "home", FixedClock(NOW, 1_000))
         self.agent = Agent(MODEL, provider=Scripted(), cwd=folder / "project", home=self.home)
         found = session_memory(self.agent.session, self.agent.toolbox.workspace.root, self.home, MemoryConfig(tool=tool))
         assert found is not None

@@ -18,7 +18,7 @@ from palimpsest.memory.note import Note
 from palimpsest.memory.notebook import Memories, memories_of
 from palimpsest.policies.named import profile
 from palimpsest.providers.scripted import Scripted, ScriptedReply
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 from palimpsest.stores.in_memory import FixedClock
 from palimpsest.stores.memory_config import MemoryConfig
 
@@ -47,7 +47,7 @@ class Desk:
 
     def __init__(self, folder: Path) -> None:
         self.clock = FixedClock(NOON)
-        self.home = Home(folder / "home", self.clock)
+        self.home = FolderHome(folder / "home", self.clock)
         self.root = folder / "project"
         self.root.mkdir(parents=True, exist_ok=True)
         self.model = Scripted()

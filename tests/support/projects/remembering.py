@@ -18,7 +18,7 @@ from palimpsest.core.items import ToolCall
 from palimpsest.memory.note import Note
 from palimpsest.memory.notebook import Memories, memories_of
 from palimpsest.providers.scripted import RoutedScripts, Scripted, ScriptedReply
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 from palimpsest.stores.memory_config import MemoryConfig
 
 MODEL = "claude-sonnet-4-5"
@@ -53,7 +53,7 @@ class RememberingAgent:
     goes_on: bool = True
 
     def __post_init__(self) -> None:
-        self.home = Home(self.folder / "home")
+        self.home = FolderHome(self.folder / "home")
         self.root = self.folder / "project"
         self.root.mkdir(exist_ok=True)
         self.turns, self.asked, self.updating = Scripted(*self.replies), Scripted(*self.extractions), Scripted(*self.updates)

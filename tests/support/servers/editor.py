@@ -33,7 +33,7 @@ from acp.schema import (
 from acp.stdio import spawn_agent_process
 
 from palimpsest.core.log import Log
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 
 MODEL = "claude-sonnet-4-5"
 PAL = (sys.executable, "-m", "pal.cli", "acp")
@@ -180,7 +180,7 @@ class Desk:
 
     def bodies(self, session: str, *kinds: type) -> list[Any]:
         """The events of these kinds that the log of a session has, without their stamps."""
-        home = Home(self.folder / "home")
+        home = FolderHome(self.folder / "home")
         with Log.open(home.store, session, home.clock) as log:
             return [event.body for event in log.reader.run(1, log.tip) if isinstance(event.body, kinds)]
 

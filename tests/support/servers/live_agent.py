@@ -3,11 +3,10 @@
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+from started_pal import run_pal
 from streaming_model import Call, Part, Spent, model_streaming
 
 MODEL = "claude-sonnet-4-5"
@@ -35,16 +34,7 @@ class LiveAgent:
         with model_streaming(*replies) as model:
             model.tools_tokens = self.tools_tokens
             words = ["--profile", self._profile, "--model", self._model, "--mode", mode, *(["-c"] if self._started else []), "-p", prompt]
-            done = subprocess.run(
-                [sys.executable, "-m", "pal.cli", *words],
-                check=False,
-                cwd=self.project,
-                env=self._variables() | model.environment | self._environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=120,
-            )
+            done = run_pal(words, cwd=self.project, env=self._variables() | model.environment | self._environment)
         assert done.returncode == code, done.stderr
         self._started = True
         self.betas = model.betas
@@ -54,8 +44,7 @@ class LiveAgent:
 
     def pal(self, *words: str) -> str:
         """Run a command of `pal` beside the turns, and return what it prints."""
-        command = [sys.executable, "-m", "pal.cli", *words]
-        done = subprocess.run(command, check=False, cwd=self.project, env=self._variables(), capture_output=True, text=True, timeout=120)
+        done = run_pal(words, cwd=self.project, env=self._variables())
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -3,11 +3,11 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from started_pal import run_pal
 from wire_server import Said, wire_server
 
 CARDS = """\
@@ -81,16 +81,7 @@ class LiveCodex:
             "PAL_OFFLINE": "",
             "PAL_RETRIES": "0",
         }
-        return subprocess.run(
-            [sys.executable, "-m", "pal.cli", *words],
-            check=False,
-            cwd=self.project,
-            env={**os.environ, **own, **self._environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        return run_pal(words, cwd=self.project, env={**os.environ, **own, **self._environment})
 
 
 def using(tool: str, *, prompt: int = 1_000, **args: Any) -> Said:

@@ -2,21 +2,21 @@
 
 import asyncio
 import base64
-import json
 import os
 import socket
 import struct
 import subprocess
 import sys
-import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+import bare_mcp_server
 import mcp_types as types
 import uvicorn
+from bare_mcp_server import opened
 from mcp.server import MCPServer, Server
 from mcp.server.mcpserver import Context, Image
 from mcp.server.stdio import stdio_server
@@ -54,16 +54,9 @@ def _note(file: Path, text: str) -> None:
     part.rename(file)
 
 
-def _opened(pipe: str) -> TextIO:
-    """A pipe, after it was written that its reader can go on."""
-    file = os.fdopen(os.open(pipe, os.O_WRONLY), "w", encoding="utf-8")
-    print("began", file=file, flush=True)
-    return file
-
-
 def command(kind: str, *words: str) -> dict[str, Any]:
     """The entry of a server of this file in the shape of `mcpServers`."""
-    return {"command": sys.executable, "args": [__file__, kind, *words]}
+    return {"command": sys.executable, "args": [bare_mcp_server.__file__ if kind in bare_mcp_server.KINDS else __file__, kind, *words]}
 
 
 @contextmanager
@@ -122,7 +115,7 @@ def normal() -> MCPServer[Any]:
     @server.tool(structured_output=False)
     async def slow(file: str) -> str:
         """Never answers; says in a pipe that it began and that it was cancelled, and holds the pipe as long as it lives."""
-        held.append(_opened(file))
+        held.append(opened(file))
         try:
             await asyncio.Event().wait()
         except BaseException:
@@ -154,7 +147,7 @@ def normal() -> MCPServer[Any]:
     @server.tool(structured_output=False)
     def family(file: str) -> str:
         """Starts a child that outlives a server that ends; both hold a pipe as long as they live."""
-        held.append(_opened(file))
+        held.append(opened(file))
         subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL, stdout=held[-1], stderr=subprocess.DEVNULL)
         return "started"
 
@@ -212,37 +205,6 @@ def odd() -> Server[Any]:
     return Server("odd", on_list_tools=listed, on_call_tool=called)
 
 
-def old() -> None:
-    """A server of 2024, without the SDK: its tool asks for all that a server may ask of a client, and returns the answers."""
-    wanted: tuple[tuple[str, dict[str, Any]], ...] = (
-        ("sampling/createMessage", {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5}),
-        ("elicitation/create", {"message": "May I?", "requestedSchema": {"type": "object", "properties": {}}}),
-        ("roots/list", {}),
-    )
-    started = {"protocolVersion": "2024-11-05", "capabilities": {"tools": {}}, "serverInfo": {"name": "old", "version": "1"}}
-    listed = {"tools": [{"name": "ask", "description": "Asks.", "inputSchema": {"type": "object"}}]}
-
-    def send(**message: Any) -> None:
-        print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
-
-    def answer(message: dict[str, Any]) -> dict[str, Any]:
-        if message["method"] != "tools/call":
-            return started if message["method"] == "initialize" else listed
-        refusals = []
-        for number, (method, params) in enumerate(wanted):
-            send(id=f"ask-{number}", method=method, params=params)
-            reply = next(each for line in sys.stdin if (each := json.loads(line)).get("id") == f"ask-{number}")
-            refusals.append(f"{method}: {reply.get('error', reply)}")
-        return {"content": [{"type": "text", "text": "\n".join(refusals)}]}
-
-    for line in sys.stdin:
-        message = json.loads(line)
-        if message.get("method") in ("initialize", "tools/list", "tools/call"):
-            send(id=message["id"], result=answer(message))
-        elif "id" in message:
-            send(id=message["id"], error={"code": -32601, "message": "Method not found"})
-
-
 async def over_stdio(server: Server[Any]) -> None:
     """Serve a low-level server on standard input and output."""
     async with stdio_server() as (incoming, outgoing):
@@ -260,23 +222,9 @@ def over_http(server: MCPServer[Any], file: Path, *, sse: bool) -> None:
 def main(kind: str, transport: str = "stdio", file: str = "") -> None:
     """Run a server."""
     match kind:
-        case "hang":
-            held = _opened(transport) if transport != "stdio" else sys.stdout
-            while sys.stdin.readline():
-                pass
-            threading.Event().wait()
-            held.close()
-        case "exit":
-            sys.exit("cannot find its own settings")
         case "garbage":
             print("Welcome!\n{\n\x00\xff", flush=True)
             normal().run("stdio")
-        case "endless":
-            sys.stdin.readline()
-            while True:
-                sys.stdout.write("x" * 1_000_000)
-        case "old":
-            old()
         case "odd":
             asyncio.run(over_stdio(odd()))
         case _:

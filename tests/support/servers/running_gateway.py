@@ -11,7 +11,7 @@ from pal.gateway.gateway import Gateway, RequestReport, listening, serve
 from pal.gateway.hosting import Mode
 from pal.gateway.routing import Upstreams
 from palimpsest.audit.two_bills import GatewayBill
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 
 
 @dataclass
@@ -24,7 +24,7 @@ class RunningGateway:
 
 
 @contextmanager
-def gateway_running(home: AnyHome, mode: Mode, upstream: str, **options: Any) -> Iterator[RunningGateway]:
+def gateway_running(home: Home, mode: Mode, upstream: str, **options: Any) -> Iterator[RunningGateway]:
     """The gateway while it runs; at the end all that it records is recorded."""
     running, openai, head_s = RunningGateway(""), options.pop("openai", upstream), options.pop("head_s", 30.0)
     ready, loops = threading.Event(), list[tuple[asyncio.AbstractEventLoop, asyncio.Event]]()

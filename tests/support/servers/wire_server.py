@@ -15,7 +15,7 @@ from loopback import serving
 class Said:
     """A scripted reply: a text, and calls as name and arguments; or an HTTP status with its headers.
 
-    `prompt` are the input tokens of its usage. `items` are further output items of Responses, without ids.
+    `prompt` and `output` are the tokens of its usage. `items` are further output items of Responses, without ids.
     `cut_after` closes the connection after that many stream events, `stall_after` sends nothing
     more after them.
     """
@@ -28,6 +28,7 @@ class Said:
     cut_after: int | None = None
     stall_after: int | None = None
     prompt: int = 20
+    output: int = 7
     items: tuple[dict[str, Any], ...] = ()
 
 
@@ -65,7 +66,7 @@ def _events_anthropic(said: Said, number: int) -> Iterator[tuple[str, dict[str, 
         yield "content_block_stop", {"index": index}
         index += 1
     delta = {"stop_reason": "tool_use" if said.calls else "end_turn", "stop_sequence": None}
-    yield "message_delta", {"delta": delta, "usage": {"output_tokens": 7}}
+    yield "message_delta", {"delta": delta, "usage": {"output_tokens": said.output}}
     yield "message_stop", {}
 
 
@@ -97,7 +98,7 @@ def _events_responses(said: Said, number: int) -> Iterator[tuple[str, dict[str, 
         yield "response.output_item.added", {"output_index": len(output), "item": whole | {"input": ""}}
         yield "response.output_item.done", {"output_index": len(output), "item": whole}
         output.append(whole)
-    usage = {"input_tokens": said.prompt, "output_tokens": 7, "total_tokens": said.prompt + 7}
+    usage = {"input_tokens": said.prompt, "output_tokens": said.output, "total_tokens": said.prompt + said.output}
     yield "response.completed", {"response": response | {"status": "completed", "output": output, "usage": usage}}
 
 
@@ -115,7 +116,10 @@ def _events_chat(said: Said, number: int) -> Iterator[tuple[str, dict[str, Any]]
         for piece in _pieces(args):
             yield chunk({"tool_calls": [{"index": place, "function": {"arguments": piece}}]})
     yield chunk({}, "tool_calls" if said.calls else "stop")
-    last = chunk({})[1] | {"choices": [], "usage": {"prompt_tokens": said.prompt, "completion_tokens": 7, "total_tokens": said.prompt + 7}}
+    last = chunk({})[1] | {
+        "choices": [],
+        "usage": {"prompt_tokens": said.prompt, "completion_tokens": said.output, "total_tokens": said.prompt + said.output},
+    }
     yield "", last
 
 
@@ -140,7 +144,7 @@ def _stream(path: str, said: Said, number: int) -> list[bytes]:
 def _whole(path: str, said: Said, number: int) -> dict[str, Any]:
     """The reply to a request that wants no stream."""
     if path.endswith("/responses/compact"):
-        usage = {"input_tokens": said.prompt, "output_tokens": 7, "total_tokens": said.prompt + 7}
+        usage = {"input_tokens": said.prompt, "output_tokens": said.output, "total_tokens": said.prompt + said.output}
         return {"id": f"resp_{number}", "object": "response.compaction", "created_at": 1, "output": list(said.items), "usage": usage}
     if path.endswith("/responses"):
         response: dict[str, Any] = list(_events_responses(said, number))[-1][1]["response"]
@@ -152,13 +156,13 @@ def _whole(path: str, said: Said, number: int) -> dict[str, Any]:
         facts = {
             "stop_reason": "tool_use" if names else "end_turn",
             "stop_sequence": None,
-            "usage": {"input_tokens": said.prompt, "output_tokens": 7},
+            "usage": {"input_tokens": said.prompt, "output_tokens": said.output},
         }
         return {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": "m", "content": blocks, **facts}
     calls = [{"id": call, "type": "function", "function": {"name": name, "arguments": args}} for call, name, args in names]
     message = {"role": "assistant", "content": said.text or None, **({"tool_calls": calls} if calls else {})}
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
-    usage = {"prompt_tokens": said.prompt, "completion_tokens": 7, "total_tokens": said.prompt + 7}
+    usage = {"prompt_tokens": said.prompt, "completion_tokens": said.output, "total_tokens": said.prompt + said.output}
     return {"id": f"c_{number}", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
 
 

@@ -12,7 +12,7 @@ from palimpsest.core.events import ViewEdited
 from palimpsest.core.items import Fold, Mask, Put, Text, Unmask
 from palimpsest.follow.conversation import Conversation
 from palimpsest.follow.rewinding import SeenReply
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 from palimpsest.testing.strict.provider import StrictProvider, calls, says, thinks
 from palimpsest.wire.models import card
 
@@ -72,7 +72,7 @@ WIRES = {
 class FollowedWalk:
     """The client, its door, and the double. `step` takes one step; one that does not fit is left out."""
 
-    def __init__(self, home: Home, seed: int, door: Door, model: str = "claude-opus-5-5") -> None:
+    def __init__(self, home: FolderHome, seed: int, door: Door, model: str = "claude-opus-5-5") -> None:
         self.home, self.door, self.model, self.chance = home, door, model, random.Random(seed)
         self.wire_name = card(model).wire
         self.wire = WIRES[self.wire_name]

@@ -4,6 +4,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, TypeAlias
 
 from live_agent import text_of, unmarked
 from streaming_model import Call, Part, Spent, StreamingModel, model_streaming
+from wire_server import Said, WireServer, wire_server
 
 from palimpsest.core.items import Text, ToolCall, ToolResult
 from palimpsest.core.tokens import palimpsest_size
@@ -76,6 +78,11 @@ def _turn(number: int, smaller: str) -> DayTurn:
     mode = "plan" if number % 10 == 6 else "edits"
     model = smaller if 30 <= number < 40 else MODEL
     return DayTurn(number, prompts.get(number % 10, f"[{number}] Go on."), mode, model, steps[number % 10], f"Turn {number} is done.")
+
+
+CODEX_CARDS = "".join(
+    f'[cards.{name}]\nlike = "gpt-5.2-codex"\nprovider = "lab"\nwindow = 60000\nreply = 4000\n\n' for name in (MODEL, SMALLER)
+)
 
 
 def furnish(home: Path, pal_home: Path, project: Path) -> None:
@@ -151,6 +158,74 @@ class DayModel:
         return (self.current.said,)
 
 
+class CodexDayModel(DayModel):
+    """The model of the day on OpenAI Responses, which reads and changes files by commands and patches, as models of Codex do."""
+
+    def said(self, request: Any) -> Said:
+        """The reply to a request of Responses."""
+        parts = self.answer(_as_messages(request))
+        tools = {tool.get("name") for tool in request.get("tools", [])}
+        calls = [_as_codex(part, tools) for part in parts if isinstance(part, Call)]
+        functions = tuple((call.tool, json.dumps(call.args)) for call in calls if call.tool != _PATCH)
+        patches = tuple({"type": "custom_tool_call", "name": _PATCH, **call.args} for call in calls if call.tool == _PATCH)
+        spent = next(part for part in parts if isinstance(part, Spent))
+        text = "\n".join(part for part in parts if isinstance(part, str))
+        return Said(text, functions, prompt=spent.read + spent.written, output=spent.output, items=patches)
+
+
+_PATCH = "apply_patch"
+
+
+def _as_codex(call: Call, tools: AbstractSet[str]) -> Call:
+    """A call of the day with the tools of Codex."""
+    match call.tool, call.args:
+        case "read", {"path": path}:
+            return _command(f"cat {path}", tools)
+        case "bash", {"command": command}:
+            return _command(command, tools)
+        case "edit", {"path": path, "new": new}:
+            # A patch names whole lines, and that of the day has changed before.
+            heading = path.removesuffix(".md").replace("note", "# Note ")
+            return Call(_PATCH, {"input": f"*** Begin Patch\n*** Update File: {path}\n@@\n {heading}\n+{new}\n*** End Patch\n"})
+        case "write", {"path": path, "content": content}:
+            return Call(_PATCH, {"input": f"*** Begin Patch\n*** Add File: {path}\n+{content}*** End Patch\n"})
+        case _:
+            return call
+
+
+def _command(line: str, tools: AbstractSet[str]) -> Call:
+    if "exec_command" in tools:
+        return Call("exec_command", {"cmd": line})
+    return Call("shell", {"command": ["bash", "-lc", line]})
+
+
+def _as_messages(request: Any) -> dict[str, Any]:
+    """A request of Responses in the shape in which the model of the day reads one: neighbours of one side are one message."""
+    messages: list[dict[str, Any]] = []
+    for item in request["input"]:
+        role, blocks = _as_blocks(item)
+        if messages and messages[-1]["role"] == role:
+            messages[-1]["content"] += blocks
+        else:
+            messages.append({"role": role, "content": blocks})
+    shown = {name: request[name] for name in ("model", _TOOLS) if name in request}
+    return {**shown, "system": request.get("instructions", ""), "messages": messages}
+
+
+def _as_blocks(item: Any) -> tuple[str, list[dict[str, Any]]]:
+    match item["type"]:
+        case "message":
+            texts = [{"type": "text", "text": part.get("text", "")} for part in item["content"]]
+            return ("assistant" if item["role"] == "assistant" else "user"), texts
+        case "function_call":
+            made = {"id": item["call_id"], "name": item["name"], "input": json.loads(item["arguments"])}
+            return "assistant", [{"type": "tool_use", **made}]
+        case "custom_tool_call":
+            return "assistant", [{"type": "tool_use", "id": item["call_id"], "name": item["name"], "input": {"input": item["input"]}}]
+        case _:
+            return "user", [{"type": "tool_result", "tool_use_id": item["call_id"], "content": item["output"]}]
+
+
 def _blocks(request: Any) -> list[_Block]:
     """The tools, the system prompt and each block of each message, without marks of the cache, with the tokens of each."""
     blocks = [(_TOOLS, request.get("tools", [])), *[("system", block) for block in _listed(request.get("system", []))]]
@@ -194,4 +269,12 @@ def model_of(turns: tuple[DayTurn, ...]) -> Iterator[tuple[DayModel, StreamingMo
     """The model of some turns, and the server that it answers on."""
     model = DayModel(turns)
     with model_streaming(answer=model.answer) as server:
+        yield model, server
+
+
+@contextmanager
+def codex_model_of(turns: tuple[DayTurn, ...]) -> Iterator[tuple[DayModel, WireServer]]:
+    """The model of some turns that speaks Responses, and the server that it answers on."""
+    model = CodexDayModel(turns)
+    with wire_server(answer=model.said) as server:
         yield model, server

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from palimpsest.core.budget import Budget
 from palimpsest.core.calls import Health
 from palimpsest.core.items import Content, Item, Text, ToolCall, ToolResult, kind_of
-from palimpsest.core.plans import Cache, CachedPrefix, Card, Moment, Situation, Use
+from palimpsest.core.plans import Cache, CachedPrefix, ModelCard, Moment, Situation, Use
 from palimpsest.core.token_counter import TokenCounter
 from palimpsest.core.view import View
 from palimpsest.wire.models import card
@@ -50,7 +50,7 @@ def situation(
     uses: dict[str, Use] | None = None,
     prefixes: Sequence[CachedPrefix] = (),
     calls: int = 0,
-    model: Card = CLAUDE,
+    model: ModelCard = CLAUDE,
     head: Sequence[Item] = (),
     moment: Moment = "before_call",
     cache: Cache | None = None,

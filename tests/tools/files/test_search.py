@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from every_case import every_case
 
 from palimpsest.agent.tool import ToolError, ToolOutput
 from palimpsest.agent.workspace import Workspace
@@ -92,7 +93,7 @@ def test_files_are_found_by_a_pattern_newest_first(workspace: Workspace) -> None
     assert found == ["src/a.py", "b.txt", "no file matches", "src/a.py", "src/a.py\nb.txt"]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("pattern", "path", "matches"),
     [
         ("*.py", "a.py", True),

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import bare_mcp_server
 import mcp_server
 import pytest
 
@@ -240,7 +241,7 @@ def test_a_server_does_not_outlive_a_client_that_is_killed(tmp_path: Path) -> No
 
     async def work() -> None:
         async with pipe(tmp_path / "held") as line:
-            client = await asyncio.create_subprocess_exec(sys.executable, "-c", program, mcp_server.__file__, str(tmp_path / "held"))
+            client = await asyncio.create_subprocess_exec(sys.executable, "-c", program, bare_mcp_server.__file__, str(tmp_path / "held"))
             assert await line() == "began\n"
             client.send_signal(signal.SIGKILL)
             await client.wait()

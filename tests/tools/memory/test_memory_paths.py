@@ -1,6 +1,7 @@
 """Paths of the memory tool: everything that could lead out of the tree is refused."""
 
 import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,7 +43,7 @@ ESCAPES = [
 ]
 
 
-@pytest.mark.parametrize("path", ESCAPES)
+@every_case("path", ESCAPES)
 @pytest.mark.states("ME-49")
 def test_a_path_that_could_lead_out_of_the_tree_is_refused(path: str) -> None:
     with pytest.raises(ToolError):

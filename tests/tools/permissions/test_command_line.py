@@ -4,7 +4,7 @@ import json
 import subprocess
 from pathlib import Path
 
-import pytest
+from every_case import every_case
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -23,7 +23,7 @@ def command(*words: str | Word, assignments: tuple[Word, ...] = (), redirections
 UNKNOWN = Word("\ufffd", static=False)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("line", "commands"),
     [
         ("ls -la", (command("ls", "-la"),)),
@@ -50,7 +50,7 @@ def test_a_line_is_read_into_its_commands(line: str, commands: tuple[LineCommand
     assert read_line(line) == CommandLine(commands)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("line", "reason"),
     [
         ("ls 'a", "the command has a syntax that is not understood"),
@@ -78,7 +78,7 @@ def test_what_is_not_understood_is_said(line: str, reason: str) -> None:
     assert reason in read_line(line).unclear
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("line", "started"),
     [
         ("timeout 5 nice -n 3 ls", [("timeout", "5", "nice", "-n", "3", "ls"), ("nice", "-n", "3", "ls"), ("ls",)]),

@@ -8,11 +8,12 @@ import socket
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from every_case import every_case
 
 from palimpsest.agent.decision import Allow, AskUser, Deny, Mode
 from palimpsest.agent.shell import Shell
@@ -20,8 +21,6 @@ from palimpsest.agent.workspace import Workspace
 from palimpsest.coding.permissions import Permissions
 from palimpsest.coding.tools.sandbox import Area, Sandbox, find_sandbox
 from palimpsest.core.items import ToolCall
-
-pytestmark = pytest.mark.machine
 
 # OUT is a folder outside of the project, REL the relative path to it, PWNED a file that is to appear there, PORT a listening port.
 # These work wherever bash does: run without any protection, each of them changes the folder OUT.
@@ -213,6 +212,30 @@ OTHERS = (
 )
 # What Landlock does not hold, which is why a command in it is asked about all the same.
 BEYOND_LANDLOCK = ("chmod 777 OUT/victim",)
+# A sandbox holds a command by what it asks of the kernel and not by how it is written: one attempt for each thing that can be asked,
+# in every run; the others in long ones.
+ASKED_OF_THE_KERNEL = {
+    *(
+        "echo x > PWNED",
+        "echo x >> PWNED",
+        "echo x 1<> PWNED",
+        "echo x > link/pwned",
+        "echo x > REL/pwned",
+        "echo x > /proc/self/rootPWNED",
+    ),
+    *("echo x > /proc/self/cwd/link/pwned", "cp a.py link/pwned", "ls & touch PWNED", "bash -lc 'touch PWNED'", "env -i touch PWNED"),
+    *("nohup touch PWNED", "coproc touch PWNED; wait", "find OUT -name victim -delete", "sed -i s/keep/lost/ OUT/victim"),
+    *("ln -s OUT away && touch away/pwned", "cd OUT && touch pwned", "rm link/victim", "mv OUT/victim .", "chmod 777 OUT/victim"),
+    *("truncate -s 0 OUT/victim", "PATH=.:$PATH ls", "trap 'touch PWNED' EXIT", "git diff --output=PWNED", "git -C OUT init -q"),
+    *("git --work-tree=OUT checkout -q -- a.py", "cat OUT/secret", "ln OUT/victim hard && echo x >> hard", "LD_PRELOAD=./evil.so ls"),
+    *("echo x > /dev/tcp/127.0.0.1/PORT", "cat < /dev/tcp/127.0.0.1/PORT", "git ls-remote git://127.0.0.1:PORT/x", "sudo touch PWNED"),
+    *("curl -s http://127.0.0.1:PORT", "unshare -r touch PWNED", "mount -o remount,rw /", "kill -9 $PPID"),
+    *("echo x > /proc/sys/kernel/core_pattern.pwned", "ssh localhost touch PWNED"),
+}
+
+
+def tried(attempts: Iterable[str]) -> list[pytest.ParameterSet]:
+    return [pytest.param(each, marks=() if each in ASKED_OF_THE_KERNEL else pytest.mark.long) for each in attempts]
 
 
 @dataclass(frozen=True)
@@ -288,13 +311,13 @@ def run(ground: Ground, attempt: str, sandbox: Sandbox, area: Area) -> None:
     asyncio.run(runs())
 
 
-@pytest.mark.parametrize("attempt", [*WRITES, *OTHERS])
+@every_case("attempt", [*WRITES, *OTHERS])
 def test_an_escape_is_never_run_without_a_question_where_there_is_no_sandbox(ground: Ground, attempt: str) -> None:
     decisions = [decided(ground, mode, attempt) for mode in ("ask", "edits", "auto", "plan")]
     assert [type(decision) for decision in decisions] == [AskUser, AskUser, AskUser, Deny]
 
 
-@pytest.mark.parametrize("attempt", WRITES)
+@pytest.mark.parametrize("attempt", tried(WRITES))
 def test_an_escape_would_work_if_nothing_held_it(ground: Ground, attempt: str) -> None:
     before = ground.state()
     area = Area.of(ground.workspace)
@@ -303,7 +326,7 @@ def test_an_escape_would_work_if_nothing_held_it(ground: Ground, attempt: str) -
     assert ground.state() != before
 
 
-@pytest.fixture(scope="module", params=["bubblewrap", "landlock"])
+@pytest.fixture(scope="module", params=[pytest.param("bubblewrap", marks=pytest.mark.machine), "landlock"])
 def sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Sandbox:
     """A sandbox that works on this machine; Landlock is found where bubblewrap is not on the path."""
     area = Area.of(Workspace(tmp_path_factory.mktemp("probe")))
@@ -320,7 +343,7 @@ def sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return found
 
 
-@pytest.mark.parametrize("attempt", [*WRITES, *OTHERS])
+@pytest.mark.parametrize("attempt", tried([*WRITES, *OTHERS]))
 def test_an_escape_changes_nothing_outside_of_the_sandbox_and_reaches_no_network(ground: Ground, sandbox: Sandbox, attempt: str) -> None:
     before = ground.state()
     area = Area.of(ground.workspace)
@@ -335,3 +358,4 @@ def test_an_escape_changes_nothing_outside_of_the_sandbox_and_reaches_no_network
 def test_there_are_more_than_sixty_attempts() -> None:
     assert len(set(WRITES)) >= 60
     assert len({*WRITES, *OTHERS}) == len(WRITES) + len(OTHERS)
+    assert {*WRITES, *OTHERS} > ASKED_OF_THE_KERNEL

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from every_case import every_case
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
@@ -102,7 +103,7 @@ def test_only_auto_trusts_the_sandbox(workspace: Workspace) -> None:
     assert isinstance(decide(workspace, "auto", "fetch", sandboxed=True, url="http://a.org"), AskUser)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("command", "rules", "decision"),
     [
         ("npm run test", ("bash(npm run test:*)",), Allow("rule bash(npm run test:*)")),
@@ -152,7 +153,7 @@ def test_a_line_that_is_not_understood_asks_even_in_a_sandbox_where_a_rule_restr
     assert isinstance(decide(workspace, "auto", "bash", "deny bash(rm:*)", sandboxed=True, command=line), AskUser)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("command", "rule"),
     [
         ("pytest -q tests", "bash(pytest -q tests)"),
@@ -179,7 +180,7 @@ def test_a_lasting_rule_is_offered_only_for_one_command_that_is_understood(works
         assert decide(workspace, "ask", "bash", rule, command=command) == Allow(f"rule {rule}")
 
 
-@pytest.mark.parametrize(
+@every_case(
     "path",
     [
         ".git/hooks/pre-commit",
@@ -217,7 +218,7 @@ def test_a_patch_is_decided_by_its_strictest_file(workspace: Workspace) -> None:
     assert isinstance(decide(workspace, "auto", "apply_patch", patch="nonsense"), Deny)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("url", "decision"),
     [
         ("https://docs.python.org/3/", Allow("rule fetch(docs.python.org)")),

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from every_case import every_case
 
 from palimpsest.agent.decision import Allow, AskUser
 from palimpsest.agent.shell import Shell
@@ -32,7 +33,7 @@ def decided(workspace: Workspace, command: str) -> type[object]:
     return type(Permissions("ask", workspace).decide(Shell(workspace.root).tools()[0], call, sandboxed=False))
 
 
-@pytest.mark.parametrize(
+@every_case(
     "command",
     [
         "ls -la src",
@@ -80,7 +81,7 @@ def test_a_command_that_only_reads_runs_without_a_question(workspace: Workspace,
     assert decided(workspace, command) == Allow
 
 
-@pytest.mark.parametrize(
+@every_case(
     "command",
     [
         "git branch new",
@@ -114,7 +115,7 @@ def test_a_command_that_may_do_more_asks(workspace: Workspace, command: str) -> 
     assert decided(workspace, command) == AskUser
 
 
-@pytest.mark.parametrize(
+@every_case(
     "command",
     [
         # The second file is where `uniq` writes.

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from every_case import every_case
 
 from palimpsest.agent.decision import Allow, AskUser, Decision, Deny, Mode
 from palimpsest.agent.shell import Shell
@@ -33,13 +34,19 @@ def workspace(tmp_path: Path) -> Workspace:
     return Workspace(project)
 
 
+@pytest.fixture
+def repository(workspace: Workspace) -> Workspace:
+    subprocess.run(["git", "init", "-q", workspace.root], check=True)
+    return workspace
+
+
 def decide(workspace: Workspace, tool: str, *rules: str, mode: Mode = "ask", sandboxed: bool = False, **arguments: object) -> Decision:
     filled = [rule.replace("ROOT", str(workspace.root)) for rule in rules]
     permissions = Permissions(mode, workspace, tuple(parse_rule(rule, ()) for rule in filled), home=workspace.root.parent)
     return permissions.decide(TOOLS[tool], ToolCall("c", tool, json.dumps(arguments)), sandboxed=sandboxed)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("rule", "denied"),
     [
         ("Read(.env)", (".env", "sub/.env")),
@@ -85,7 +92,7 @@ def test_a_denial_of_one_way_to_change_a_file_holds_for_all_of_them(workspace: W
         assert isinstance(decide(workspace, "bash", f"deny {rule}", mode="auto", sandboxed=True, command="python fix.py a.txt"), AskUser)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("command", "decision"),
     [
         ("python fix.py", AskUser),
@@ -111,7 +118,7 @@ def test_a_denial_of_one_way_to_change_a_file_holds_for_all_of_them(workspace: W
 def test_what_may_change_a_file_that_must_not_be_changed_is_asked_about_in_auto(
     workspace: Workspace, command: str, decision: type[Decision]
 ) -> None:
-    (workspace.root / "other").mkdir()
+    (workspace.root / "other").mkdir(exist_ok=True)
     decided = decide(workspace, "bash", "deny Edit(src/a.py)", mode="auto", sandboxed=True, command=command)
     assert isinstance(decided, decision)
     assert isinstance(decide(workspace, "bash", mode="auto", sandboxed=True, command=command), Allow)
@@ -167,7 +174,7 @@ def test_a_file_that_a_rule_covers_comes_to_no_new_place_without_a_question(
     assert isinstance(decide(workspace, "bash", f"deny Edit({rule})", mode="auto", sandboxed=True, command=command), decision)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("rule", "command", "covered"),
     [
         ("Bash(rm:*)", "rm -rf x", True),
@@ -199,7 +206,7 @@ def test_a_denial_for_commands_is_read_widely(workspace: Workspace, rule: str, c
     assert isinstance(decide(workspace, "bash", f"deny {rule}", command=command), Deny) is covered
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("rule", "tool", "arguments", "allowed"),
     [
         ("Edit(src/**)", "edit", {"path": "src/a.py", "old": "x", "new": "y"}, True),
@@ -247,7 +254,7 @@ def test_a_denial_yields_only_to_a_rule_that_names_the_file_or_lies_in_the_folde
     assert isinstance(decide(workspace, "read", *rules, path=path), decision)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "said"),
     [
         ("reed(.env)", "there is no tool reed; did you mean `read(.env)`?"),
@@ -319,7 +326,7 @@ def test_a_rule_that_can_match_nothing_is_refused_with_the_right_spelling(text: 
     assert said in str(raised.value)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "meant"),
     [
         ("Read(\\$x/.env)", "read(\\$x/.env)"),
@@ -389,7 +396,7 @@ OPAQUE = (
 )
 
 
-@pytest.mark.parametrize("command", OPAQUE)
+@every_case("command", OPAQUE)
 def test_what_may_start_other_programs_is_asked_about_in_auto_if_a_command_is_denied(workspace: Workspace, command: str) -> None:
     def decided(*rules: str) -> type[Decision]:
         return type(decide(workspace, "bash", *rules, mode="auto", sandboxed=True, command=command))
@@ -410,7 +417,7 @@ ANY_GIT = ("bash(git:*)", "deny bash(git push:*)")
 ANY_START = ("bash(xargs:*)", "bash(find:*)", "bash(env:*)", "deny bash(rm:*)")
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("rules", "command", "decision"),
     [
         (ANY_GIT, "git $(echo push)", AskUser),
@@ -457,9 +464,7 @@ def test_a_program_that_a_rule_allows_runs_in_auto_although_another_is_denied(wo
     assert isinstance(decide(workspace, "bash", *rules, mode="auto", sandboxed=True, command="make test"), Allow)
 
 
-@pytest.mark.parametrize(
-    "command", ["grep -r KEY .*", "cat .*/x", "ls .[.]", "cat .?/x", "head sub/.*/../../x", "cat ..*/x", "cat .[!a]/x", "wc < .*"]
-)
+@every_case("command", ["grep -r KEY .*", "cat .*/x", "ls .[.]", "cat .?/x", "head sub/.*/../../x", "cat ..*/x", "cat .[!a]/x", "wc < .*"])
 def test_a_pattern_that_older_shells_match_with_the_parent_is_asked_about(workspace: Workspace, command: str) -> None:
     assert isinstance(decide(workspace, "bash", command=command), AskUser)
 
@@ -481,7 +486,7 @@ def test_an_allowed_reader_asks_if_it_may_show_a_denied_file(workspace: Workspac
     assert isinstance(decide(workspace, "bash", *rules, command=command), AskUser)
 
 
-@pytest.mark.parametrize(
+@every_case(
     "command",
     [
         *("ls", "ls -la", "git status", "git diff", "git log --oneline", "cat src/a.py", "grep -n x src/*.py", "grep -rn x src"),
@@ -497,13 +502,12 @@ def test_an_allowed_reader_asks_if_it_may_show_a_denied_file(workspace: Workspac
         *("echo .env", "echo *", "wc -l ./*", "ls ./*"),
     ],
 )
-def test_ordinary_reading_runs_although_a_file_is_denied(workspace: Workspace, command: str) -> None:
-    subprocess.run(["git", "init", "-q", workspace.root], check=True)
-    (workspace.root / "sub" / ".env").unlink()
-    assert decide(workspace, "bash", "deny Read(.env)", command=command) == Allow("read-only")
+def test_ordinary_reading_runs_although_a_file_is_denied(repository: Workspace, command: str) -> None:
+    (repository.root / "sub" / ".env").unlink(missing_ok=True)
+    assert decide(repository, "bash", "deny Read(.env)", command=command) == Allow("read-only")
 
 
-@pytest.mark.parametrize(
+@every_case(
     "command",
     [
         *("shopt -s dotglob; cat ./*", "grep -rn x . --include='*'", "grep -rn x . --include=*.py --include=.e*"),
@@ -514,10 +518,9 @@ def test_ordinary_reading_runs_although_a_file_is_denied(workspace: Workspace, c
         *("grep -v .e* src/a.py", "grep -v -e .e* src/a.py", "paste -d .e* src/a.py"),
     ],
 )
-def test_what_only_looks_like_ordinary_reading_does_not_run(workspace: Workspace, command: str) -> None:
-    subprocess.run(["git", "init", "-q", workspace.root], check=True)
+def test_what_only_looks_like_ordinary_reading_does_not_run(repository: Workspace, command: str) -> None:
     rules = ("deny Read(.env)", "bash(shopt:*)", "bash(xargs:*)", "bash(cat:*)", "bash(grep:*)")
-    assert not isinstance(decide(workspace, "bash", *rules, command=command), Allow)
+    assert not isinstance(decide(repository, "bash", *rules, command=command), Allow)
 
 
 @pytest.mark.parametrize(

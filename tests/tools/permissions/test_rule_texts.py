@@ -1,6 +1,7 @@
 """The text form of permission rules, what they match, and which one wins."""
 
 import pytest
+from every_case import every_case
 
 from palimpsest.coding.rules import (
     Rule,
@@ -15,7 +16,7 @@ from palimpsest.coding.rules import (
 from palimpsest.core.errors import BadInput
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "rule"),
     [
         ("bash(git status)", Rule("bash", "git status")),
@@ -32,7 +33,7 @@ def test_a_rule_is_read_from_the_text_that_it_prints(text: str, rule: Rule) -> N
     assert (parse_rule(text), str(rule)) == (rule, text)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "said"),
     [
         ("", "not a rule"),
@@ -51,7 +52,7 @@ def test_a_malformed_rule_is_an_error_that_says_why(text: str, said: str) -> Non
         parse_rule(text)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("rule", "words", "matches"),
     [
         ("bash(git status)", "git status", True),
@@ -74,7 +75,7 @@ def test_a_command_rule_matches_words_and_never_a_prefix_of_the_text(rule: str, 
     assert (command_specificity(parse_rule(rule), tuple(words.split())) is not None) is matches
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("rule", "path", "matches"),
     [
         ("edit(src/**)", "src/a/b.py", True),
@@ -107,7 +108,7 @@ def test_a_fetch_rule_matches_a_whole_domain(rule: str, domain: str, matches: bo
     assert (domain_specificity(parse_rule(rule), domain) is not None) is matches
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("rules", "wins"),
     [
         (("deny bash(git:*)", "bash(git push:*)"), "bash(git push:*)"),

@@ -13,6 +13,7 @@ from pathlib import Path
 from shutil import which
 
 import pytest
+from every_case import every_case
 
 from palimpsest.agent.tool import ToolOutput
 from palimpsest.agent.workspace import Workspace
@@ -177,7 +178,7 @@ def test_a_redirect_to_another_host_is_a_result_and_nothing_is_sent_there(site: 
     assert [path for path, _ in site.seen] == ["/old", "/out"]
 
 
-@pytest.mark.parametrize(
+@every_case(
     "address",
     [
         *("127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.1.2.3", "224.0.0.1", "255.255.255.255"),

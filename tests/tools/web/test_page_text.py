@@ -1,13 +1,13 @@
 """HTML as text, also of pages that are malformed or hostile."""
 
-import pytest
+from every_case import every_case
 
 from palimpsest.coding.tools.page_text import page_text
 
 URL = "https://docs.example/a/index.html"
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("html", "expected"),
     [
         ("", ("", "")),
@@ -32,7 +32,7 @@ def test_of_malformed_html_the_text_before_it_is_kept() -> None:
     assert page_text("<p>before</p><![<![after", URL)[1].startswith("before")
 
 
-@pytest.mark.parametrize("piece", ["<!--", "<a href=x>", "<div>", "</div>", "<a b='", "&", "<script>", "<", "<li><pre>"])
+@every_case("piece", ["<!--", "<a href=x>", "<div>", "</div>", "<a b='", "&", "<script>", "<", "<li><pre>"])
 def test_hostile_markup_is_read_in_bounded_time_and_size(piece: str) -> None:
     # Quadratic work on this many pieces would take minutes.
     html = piece * 100_000

@@ -89,6 +89,7 @@ def test_server_side_items_are_kept_verbatim_with_a_text_fallback() -> None:
         stop="end_turn",
         model="claude-sonnet-4-5",
         message="msg_02Ws",
+        tier="tool=web_search",
     )
 
 
@@ -252,6 +253,8 @@ def test_an_empty_text_between_two_thoughts_stays_and_others_do_not() -> None:
     thought, empty = {"type": "thinking", "thinking": "", "signature": "s"}, {"type": "text", "text": ""}
     reply = message({}, content=[empty, thought, empty, thought, empty])
     assert [type(part) for part in reply.parts] == [Thinking, Text, Thinking]
+    reply = message({}, content=[empty, thought, empty, {"type": "redacted_thinking", "data": "d"}, empty, thought])
+    assert [type(part) for part in reply.parts] == [Thinking, Text, Opaque, Text, Thinking]
 
 
 @pytest.mark.states("PV-56", "PV-90")

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from every_case import every_case
 from msgspec import Raw
 from msgspec.structs import replace
 
@@ -84,9 +85,7 @@ def test_a_reply_to_go_on_with_has_no_budget_for_thinking() -> None:
 KEYS = {CLAUDE.wire: ("messages", "system", "tools"), GPT.wire: ("input", "instructions", "tools"), CHAT.wire: ("messages", "tools")}
 
 
-@pytest.mark.parametrize(
-    ("model", "key"), [(model, key) for model in (CLAUDE, GPT, CHAT) for key in KEYS[model.wire]], ids=lambda value: str(value)[:20]
-)
+@every_case(("model", "key"), [(model, key) for model in (CLAUDE, GPT, CHAT) for key in KEYS[model.wire]])
 def test_extra_fields_cannot_stand_for_the_view(model: ModelCard, key: str) -> None:
     with pytest.raises(BadInput) as caught:
         encode(USER, model, (), Params(extra=Raw(b'{"%s":[]}' % key.encode())))

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -47,8 +48,8 @@ def ids(model: ModelCard, view: View) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("model", WIRES, ids=lambda model: model.wire)
-@pytest.mark.parametrize(
+@every_case("model", WIRES)
+@every_case(
     ("contents", "expected"),
     [
         ((*pair("c1"),), ["c1", ">c1"]),
@@ -57,7 +58,6 @@ def ids(model: ModelCard, view: View) -> list[str]:
         ((*pair("ours", "call_0"), *pair("ours2", "call_0")), ["call_0", ">call_0", "ours2", ">ours2"]),
         ((*pair("ours", "call_0"), *pair("call_0")), ["ours", ">ours", "call_0", ">call_0"]),
     ],
-    ids=["none is given", "given", "recorded before", "given before", "recorded later"],
 )
 def test_a_call_and_its_result_carry_the_given_id_where_it_is_unique(
     model: ModelCard, contents: tuple[Content, ...], expected: list[str]

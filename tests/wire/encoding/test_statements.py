@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pytest
+from every_case import every_case
 from msgspec.structs import replace
 
 from palimpsest.core.items import Content, Item, Signature, Text, Thinking, ToolCall, ToolResult, kind_of
@@ -161,7 +162,7 @@ def test_a_statement_keeps_its_authority_as_far_as_the_wire_can_say_it(case: Cas
     assert sent(MISTRAL, *case.contents) == case.mistral
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("model", "expected"),
     [
         (SONNET, [block("user", "go", FRAMED)]),

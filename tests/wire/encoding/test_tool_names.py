@@ -1,25 +1,22 @@
 """Tool names in both directions, and arguments and names that a wire does not accept as they are."""
 
-import asyncio
 import json
-from pathlib import Path
 
 import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from palimpsest.core.deltas import CallDelta, Delta
-from palimpsest.core.events import ModelReplied
+from palimpsest.core.deltas import CallDelta, deltas_of
 from palimpsest.core.items import Item, Text, ToolCall, ToolResult
 from palimpsest.core.view import View
-from palimpsest.providers.recorded import RecordedProvider
 from palimpsest.wire.encode import Encoder, encode
-from palimpsest.wire.encoding import wire_names
+from palimpsest.wire.encoding import offered_names, wire_names
 from palimpsest.wire.json_reading import is_object
 from palimpsest.wire.models import ModelCard, WireName, card
 from palimpsest.wire.request import LONGEST_NAME, Params, Tool
-from palimpsest.wire.stream import decode_response
+from palimpsest.wire.stream import decode_response, decoder
 from palimpsest.wire.wires import check_request
 
 CLAUDE = card("claude-sonnet-4-5")
@@ -85,21 +82,14 @@ WHOLE: dict[str, bytes] = {
         ((), "git_log"),
     ],
 )
-def test_a_reply_that_calls_a_scrubbed_name_has_the_name_we_offered(
-    model: ModelCard, tools: tuple[Tool, ...], name: str, tmp_path: Path
-) -> None:
-    (tmp_path / "stream").write_bytes(STREAMS[model.wire])
-    (tmp_path / "whole").write_bytes(WHOLE[model.wire])
-    provider = RecordedProvider(model, tmp_path / "stream", tmp_path / "whole")
-    request = encode(USER, model, tools)
-
-    async def reply() -> list[Delta | ModelReplied]:
-        return [each async for each in provider.stream(request)]
-
-    streamed, whole = asyncio.run(reply()), asyncio.run(reply())
-    assert [each for each in streamed if isinstance(each, CallDelta)] == [CallDelta("c", name, "")]
-    assert [each for each in whole if isinstance(each, CallDelta)] == [CallDelta("c", name, ""), CallDelta("c", name, "{}")]
-    assert [each.parts for each in (*streamed, *whole) if isinstance(each, ModelReplied)] == [(ToolCall("c", name, "{}"),)] * 2
+def test_a_reply_that_calls_a_scrubbed_name_has_the_name_we_offered(model: ModelCard, tools: tuple[Tool, ...], name: str) -> None:
+    names = offered_names(encode(USER, model, tools))
+    stream = decoder(model.wire, model, names)
+    deltas = stream.feed(STREAMS[model.wire])
+    whole = decode_response(model.wire, WHOLE[model.wire], model, names)
+    assert [each for each in deltas if isinstance(each, CallDelta)] == [CallDelta("c", name, "")]
+    assert [*deltas_of(whole.parts)] == [CallDelta("c", name, ""), CallDelta("c", name, "{}")]
+    assert [stream.finish().parts, whole.parts] == [(ToolCall("c", name, "{}"),)] * 2
 
 
 @WIRES
@@ -133,8 +123,8 @@ def from_deep_within(frames: int, text: str) -> bool:
     return from_deep_within(frames - 1, text) if frames else is_object(text)
 
 
-@pytest.mark.parametrize("model", CARDS, ids=lambda model: model.wire)
-@pytest.mark.parametrize("depth", [199, 3_000, 200_000])
+@every_case("model", CARDS)
+@every_case("depth", [199, 3_000, 200_000])
 def test_a_session_with_deep_arguments_still_encodes(model: ModelCard, depth: int) -> None:
     call = ToolCall("c", "t", nested(depth))
     items = (Item("0.0", "user", Text("hi")), Item("1.0", "call", call), Item("2.0", "result", ToolResult("c", (Text("ok"),))))

@@ -3,6 +3,7 @@ from dataclasses import dataclass
 
 import msgspec
 import pytest
+from every_case import every_case
 
 from palimpsest.core.errors import BadInput
 from palimpsest.core.view import View
@@ -65,7 +66,7 @@ class Case:
     api_name: str
 
 
-@pytest.mark.parametrize(
+@every_case(
     "case",
     [
         Case("claude-sonnet-4-5-20250929", "claude-sonnet-4-5", "claude-sonnet-4-5-20250929"),
@@ -97,7 +98,6 @@ class Case:
         Case("deepseek-flash", "deepseek-v4-flash", "deepseek-flash"),
         Case("grok-build-latest", "grok-4.5", "grok-build-latest"),
     ],
-    ids=lambda case: case.asked,
 )
 def test_a_dated_name_or_a_variant_finds_its_card_and_is_sent_as_it_was_asked(case: Case) -> None:
     found = card(case.asked)
@@ -111,7 +111,7 @@ def test_the_long_window_is_a_million_and_is_kept_with_the_name() -> None:
     assert json.loads(encode(View(), long).body)["model"] == "claude-sonnet-4-5"
 
 
-@pytest.mark.parametrize(
+@every_case(
     "name",
     [
         "gpt-5-mini-2025",
@@ -217,7 +217,7 @@ def test_a_card_can_be_like_one_above_it() -> None:
     assert (one.name, two.name, two.window) == ("a", "b", 9_000)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("text", "message"),
     [
         ("[cards.a\n", "this is not TOML: Expected ']' at the end of a table declaration (at line 1, column 9)"),

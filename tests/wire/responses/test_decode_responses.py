@@ -50,6 +50,8 @@ REPLY = ModelReplied(
     provider_stop="completed",
     model="gpt-5.5",
     message="resp_1",
+    # The search of the web is billed beside the tokens.
+    tier="tool=web_search",
 )
 
 

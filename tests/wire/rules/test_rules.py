@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from every_case import every_case
 
 from palimpsest.wire.models import WireName
 from palimpsest.wire.wires import check_request
@@ -244,7 +245,7 @@ CHAT: list[tuple[Body, tuple[str, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("wire", "body", "expected"),
     [("anthropic", *case) for case in ANTHROPIC] + [("responses", *case) for case in RESPONSES] + [("chat", *case) for case in CHAT],
 )

@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -127,8 +128,8 @@ USED = {"input_tokens": 9, "prompt_tokens": 9, "output_tokens": 1, "completion_t
 SAID = {"type": "message", "content": [], "output": [], "choices": [{"index": 0, "message": {"content": "hi"}, "finish_reason": "stop"}]}
 
 
-@pytest.mark.parametrize(("word", "tier"), [("flex", "service_tier=flex"), ("default", ""), ("standard", ""), (None, "")])
-@pytest.mark.parametrize("wire", WIRES)
+@every_case(("word", "tier"), [("flex", "service_tier=flex"), ("default", ""), ("standard", ""), (None, "")])
+@every_case("wire", WIRES)
 def test_a_reply_says_the_tier_that_the_provider_gave_it_if_that_has_another_price(wire: WireName, word: str | None, tier: str) -> None:
     said = SAID | {"usage": USED | {"service_tier": word}} if wire == "anthropic" else SAID | {"usage": USED, "service_tier": word}
     assert decode_response(wire, json.dumps(said).encode(), CARD).tier == tier

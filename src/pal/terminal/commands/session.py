@@ -28,7 +28,7 @@ from palimpsest.core.text import cost_text
 from palimpsest.core.undo import rewind as go_back
 from palimpsest.memory.note import redacted, time_of
 from palimpsest.memory.notebook import Memories, memories_of
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 
 _MOST_MESSAGES: Final = 200
 _FILES, _TALK = "files", "conversation"
@@ -151,7 +151,7 @@ async def _diff(terminal: Terminal, argument: str) -> None:
         raise NotOpen
     if terminal.folder is None:
         raise BadInput("a home in memory keeps no snapshots of files")
-    home, session = Home(terminal.folder), terminal.session_id
+    home, session = FolderHome(terminal.folder), terminal.session_id
     found = await asyncio.to_thread(_changes, home, session, _turn(argument))
     blocks = dict(_blocks(found))
     for change in found:
@@ -176,7 +176,7 @@ def _turn(argument: str) -> int | None:
     return int(argument)
 
 
-def _changes(home: Home, session: str, turn: int | None) -> tuple[TurnChange, ...]:
+def _changes(home: FolderHome, session: str, turn: int | None) -> tuple[TurnChange, ...]:
     # A log of its own: that of the agent belongs to the event loop.
     with home.open(session, write=False) as log:
         return turn_changes(log, home.folder, turn)
@@ -244,7 +244,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 def _memories(terminal: Terminal) -> Memories:
     root = agent_of(terminal).toolbox.workspace.root
-    found = None if terminal.folder is None else memories_of(Home(terminal.folder), root)
+    found = None if terminal.folder is None else memories_of(FolderHome(terminal.folder), root)
     if found is None:
         raise BadInput("a home in memory keeps no notes")
     return found

@@ -182,7 +182,10 @@ async def stdio_streams(server: StdioServer, ending: Ending) -> AsyncIterator[tu
     arriving, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, leaving = anyio.create_memory_object_stream[SessionMessage](0)
     process = running.process
-    tasks = [asyncio.ensure_future(each) for each in (_read(process, arriving, ending), _write(process, leaving), _drain(process, ending))]
+    tasks = [
+        asyncio.ensure_future(each)
+        for each in (_read_lines(process, arriving, ending), _write_lines(process, leaving), _drain(process, ending))
+    ]
     try:
         yield incoming, outgoing
     finally:
@@ -221,7 +224,9 @@ async def _start(server: StdioServer) -> Running:
     return Running(process, server.command)
 
 
-async def _read(process: asyncio.subprocess.Process, arriving: MemoryObjectSendStream[SessionMessage | Exception], ending: Ending) -> None:
+async def _read_lines(
+    process: asyncio.subprocess.Process, arriving: MemoryObjectSendStream[SessionMessage | Exception], ending: Ending
+) -> None:
     """Pass on the messages until one cannot be, and then read on, because a server that cannot write does not end."""
     try:
         await _pass_on(process, arriving, ending)
@@ -244,7 +249,7 @@ async def _pass_on(
             pending.append(end_of_line)
             size += len(end_of_line)
             for line in lines:
-                await arriving.send(_message(b"".join(pending)))
+                await arriving.send(_decoded_message(b"".join(pending)))
                 pending, size = [line], len(line)
             if size > LARGEST_MESSAGE:
                 ending.reason = f"it sent a message of more than {LARGEST_MESSAGE // 1024 // 1024} MiB"
@@ -256,14 +261,14 @@ async def _pass_on(
         ending.reason = ending.reason or "its pipes were closed"
 
 
-def _message(line: bytes) -> SessionMessage | Exception:
+def _decoded_message(line: bytes) -> SessionMessage | Exception:
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError as error:
         return error
 
 
-async def _write(process: asyncio.subprocess.Process, leaving: MemoryObjectReceiveStream[SessionMessage]) -> None:
+async def _write_lines(process: asyncio.subprocess.Process, leaving: MemoryObjectReceiveStream[SessionMessage]) -> None:
     with suppress(OSError, anyio.ClosedResourceError):
         async for message in leaving:
             if process.stdin is None:

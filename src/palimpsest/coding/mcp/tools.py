@@ -137,9 +137,6 @@ def _check(schema: object) -> None:
             _check(value)
 
 
-COMMAND: Final = f"/{PREFIX}"
-
-
 def prompt_commands(connection: ServerConnection) -> tuple[tuple[str, types.Prompt], ...]:
     """The prompts of a server, each with the command that inserts it."""
     return tuple((f"/{tool_name(connection.label, prompt.name)}", prompt) for prompt in connection.catalogue.prompts)

@@ -107,7 +107,7 @@ def write_tool() -> AgentTool:
     """The tool."""
     return define(
         WriteArguments,
-        _write,
+        _run_write,
         name="write",
         description=(
             "Create a file of the project, or replace the whole content of one. An existing file must have been read in this session and "
@@ -122,7 +122,7 @@ async def _check_write(arguments: WriteArguments, workspace: Workspace) -> None:
     await asyncio.to_thread(_replaced, workspace.resolve(arguments.path), _encoded(arguments.content), workspace)
 
 
-async def _write(arguments: WriteArguments, workspace: Workspace) -> ToolOutput:
+async def _run_write(arguments: WriteArguments, workspace: Workspace) -> ToolOutput:
     path = workspace.resolve(arguments.path)
     return await asyncio.to_thread(_write_now, path, arguments.content, workspace)
 

@@ -43,7 +43,7 @@ def read_tool() -> AgentTool:
     """The tool."""
     return define(
         ReadArguments,
-        _read,
+        _run_read,
         name="read",
         description=(
             f"Read a file of the project. Returns numbered lines, at most {MOST_LINES} and {MOST_BYTES // 1000} kB at a time: use `offset` "
@@ -56,7 +56,7 @@ def read_tool() -> AgentTool:
     )
 
 
-async def _read(arguments: ReadArguments, workspace: Workspace) -> ToolOutput:
+async def _run_read(arguments: ReadArguments, workspace: Workspace) -> ToolOutput:
     path = workspace.resolve_to_read(arguments.path)
     name = workspace.shown(path)
     if path.suffix.lower() == ".pdf" and path.is_file():
@@ -288,7 +288,7 @@ def notebook_cells(name: str, data: bytes) -> list[Cell]:
 
 
 def _cell(number: int, cell: dict[str, Any], images_left: int) -> Cell:
-    lines = [f"[cell {number}, {cell['cell_type']}]", _text(cell["source"])]
+    lines = [f"[cell {number}, {cell['cell_type']}]", _lines_text(cell["source"])]
     images: list[bytes] = []
     for output in cell.get("outputs", ()):
         image = _notebook_image(output)
@@ -309,7 +309,7 @@ def _notebook_image(output: dict[str, Any]) -> bytes | None:
         encoded = output.get("data", {}).get(media)
         if encoded is not None:
             try:
-                return b64decode(_text(encoded))
+                return b64decode(_lines_text(encoded))
             except (ValueError, binascii.Error):
                 return b""
     return None
@@ -317,14 +317,16 @@ def _notebook_image(output: dict[str, Any]) -> bytes | None:
 
 def _output_texts(output: dict[str, Any]) -> Iterator[str]:
     if output.get("output_type") == "error":
-        yield _text("\n".join(str(line) for line in output.get("traceback", ()))) or f"{output.get('ename')}: {output.get('evalue')}"
+        yield (
+            _lines_text("\n".join(str(line) for line in output.get("traceback", ()))) or f"{output.get('ename')}: {output.get('evalue')}"
+        )
     elif "text" in output:
-        yield _text(output["text"])
+        yield _lines_text(output["text"])
     elif "text/plain" in output.get("data", {}):
-        yield _text(output["data"]["text/plain"])
+        yield _lines_text(output["data"]["text/plain"])
 
 
-def _text(value: object) -> str:
+def _lines_text(value: object) -> str:
     """A text of the format: a string, or a list of lines with their newlines."""
     return _COLORS.sub("", "".join(str(line) for line in value) if isinstance(value, list) else str(value))
 

@@ -137,7 +137,7 @@ class EventBuilder:
                 failed = Failed("call", text(last.json, "error") or "api_error", texts, by="claude-code")
                 yield ReadEvent(failed, first.at, f"{first.key}~failed")
         elif group.is_first:
-            usage, beside, tier = _usage(group.lines)
+            usage, beside, tier = _claude_usage(group.lines)
             at, shape = self.requests.get(text(first.json, "requestRef"), (first.at, ""))
             started = CallStarted(model, "anthropic", tools=self.tools.get(shape, ""))
             yield ReadEvent(started, at, f"{first.key}~call")
@@ -256,7 +256,7 @@ def _reply_body(body: ModelReplied, contents: list[list[Content]], lines: Sequen
     return build
 
 
-def _usage(lines: Sequence[SourceLine]) -> tuple[Usage, tuple[UsageBeside, ...], str]:
+def _claude_usage(lines: Sequence[SourceLine]) -> tuple[Usage, tuple[UsageBeside, ...], str]:
     """The usage with the most output tokens of a reply, usually that of the last line, what was billed beside it, and its tier."""
     best = Usage()
     most: Json = {}

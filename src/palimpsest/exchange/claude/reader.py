@@ -156,7 +156,7 @@ class TranscriptReader:
                 self._result_keys.update(result_keys(group.lines[0].json, group.key))
             if group.lines[-1].stop > self._read_before:
                 mark = mark_on(group.lines[-1].json)
-                for index, event in enumerate(self._events(group)):
+                for index, event in enumerate(self._claude_events(group)):
                     # The first event of a branch says which event it follows.
                     after = group.follows.rewind_key if not index and group.follows is not None else event.after
                     yield structs.replace(event, after=after, mark=mark) if mark or after else event
@@ -165,7 +165,7 @@ class TranscriptReader:
                 self._note_body(group.lines[0])
             group.lines = []
 
-    def _events(self, group: LineGroup) -> Iterator[ReadEvent]:
+    def _claude_events(self, group: LineGroup) -> Iterator[ReadEvent]:
         source_line = group.lines[0]
         match group.kind:
             case "reply":
@@ -381,9 +381,9 @@ class SideAgents:
         self._stamp = changed(path)
         self._places: dict[str, list[_LinePlace]] = {}
         self.stop = 0
-        self._find()
+        self._claude_find()
 
-    def _find(self) -> None:
+    def _claude_find(self) -> None:
         root_of: dict[str, str] = {}
         at = 0
         for line in whole_lines(self._path):

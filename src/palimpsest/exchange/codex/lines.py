@@ -81,7 +81,7 @@ def read_item(item: Json, context: ItemContext, ref: str = "") -> ItemRead:
     kind = text(item, "type")
     match kind:
         case "message":
-            return _message(item, context, text(item, "id") or ref)
+            return _codex_message(item, context, text(item, "id") or ref)
         case "agent_message":
             context_text = "\n".join(text(part, "text") for part in tables_at(item, "content") if text(part, "text"))
             return _context((context_text,), (f"agent:{text(item, 'author')}",), "user", text(item, "id")) if context_text else NOT_SHOWN
@@ -90,16 +90,16 @@ def read_item(item: Json, context: ItemContext, ref: str = "") -> ItemRead:
         case "ghost_snapshot":
             return ItemRead("snapshot")
         case "function_call_output" | "custom_tool_call_output" | "tool_search_output":
-            return _result(item, kind, context)
+            return _codex_result(item, kind, context)
         case _ if kind in _CALLS:
-            return _call(item, kind, context)
+            return _codex_call(item, kind, context)
         case _ if kind in _OPAQUE:
             return _opaque(item, kind, context.model)
         case _:
             return NOT_SHOWN
 
 
-def _message(item: Json, context: ItemContext, ref: str) -> ItemRead:
+def _codex_message(item: Json, context: ItemContext, ref: str) -> ItemRead:
     content = item.get("content")
     parts: list[Json] = [{"type": "input_text", "text": content}] if isinstance(content, str) else tables_at(item, "content")
     role = text(item, "role")
@@ -118,9 +118,9 @@ def _message(item: Json, context: ItemContext, ref: str) -> ItemRead:
     pictures = any(not text(part, "text") and has_media(part) for part in parts)
     if not pictures and texts and _is_context(texts, kinds, has_no_ordinals=context.has_no_ordinals):
         return _context(texts, kinds, "user", ref if len(texts) > 1 else text(item, "id"))
-    user_parts = tuple(part for each in parts if (part := _part(each, context, ref)) is not None)
+    user_parts = tuple(part for each in parts if (part := _codex_part(each, context, ref)) is not None)
     if len(user_parts) == 1:
-        user_parts = tuple(part for each in parts if (part := _part(each, context, text(item, "id"))) is not None)
+        user_parts = tuple(part for each in parts if (part := _codex_part(each, context, text(item, "id"))) is not None)
     return ItemRead("user", tuple(Piece("user", part) for part in user_parts)) if user_parts else NOT_SHOWN
 
 
@@ -163,7 +163,7 @@ def has_media(part: Json) -> bool:
     return bool(text(part, "image_url")) or text(part, "type") in {"input_audio", "encrypted_content"}
 
 
-def _part(part: Json, context: ItemContext, ref: str) -> Part | None:
+def _codex_part(part: Json, context: ItemContext, ref: str) -> Part | None:
     if text(part, "text"):
         return Text(text(part, "text"), ref=ref)
     url = text(part, "image_url")
@@ -196,7 +196,7 @@ def _reasoning(item: Json, model: str) -> ItemRead:
     return ItemRead("model", (Piece("thinking", Thinking(digest or full_text, seal, form, text(item, "id"))),))
 
 
-def _call(item: Json, kind: str, context: ItemContext) -> ItemRead:
+def _codex_call(item: Json, kind: str, context: ItemContext) -> ItemRead:
     call_id, ref = text(item, "call_id"), text(item, "id")
     match kind:
         case "function_call":
@@ -213,7 +213,7 @@ def _call(item: Json, kind: str, context: ItemContext) -> ItemRead:
     return ItemRead("model", (Piece("call", call),))
 
 
-def _result(item: Json, kind: str, context: ItemContext) -> ItemRead:
+def _codex_result(item: Json, kind: str, context: ItemContext) -> ItemRead:
     call_id, ref = text(item, "call_id"), text(item, "id")
     if kind == "tool_search_output":
         if not call_id:
@@ -231,7 +231,7 @@ def _output(output: object, context: ItemContext) -> tuple[Part, ...]:
     if isinstance(output, str):
         return (Text(output),)
     if isinstance(output, list):
-        return tuple(part for each in output if is_json(each) and (part := _part(each, context, "")) is not None)
+        return tuple(part for each in output if is_json(each) and (part := _codex_part(each, context, "")) is not None)
     if is_json(output):
         # The oldest files have an object with the text and a success flag; a part may also be alone.
         content = output.get("content")

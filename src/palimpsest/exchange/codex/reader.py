@@ -664,7 +664,7 @@ class _RolloutPass:
                 self._partial_offsets = (*self._partial_offsets, stop)
             yield from self._with_marks(outputs)
         if rollout.buffer.opening is None:
-            yield from self._title()
+            yield from self._codex_title()
         yield ReadPosition(stop, raw_of(_PositionState(self._partial_offsets)))
 
     def _with_marks(self, events: list[ReadEvent]) -> list[ReadEvent]:
@@ -734,7 +734,7 @@ class _RolloutPass:
                 self._rollout.read_line(line_number, line, table)
         self._rollout.buffer.close()
 
-    def _title(self) -> Iterator[ReadEvent]:
+    def _codex_title(self) -> Iterator[ReadEvent]:
         name = thread_name(self._thread, self._path)
         if name is not None:
             at = milliseconds(name.updated_at) or self._rollout.buffer.at

@@ -116,7 +116,7 @@ def encode_items(items: Iterable[Item], encoding: ItemEncoding) -> Iterator[Json
         content = item.content
         if isinstance(content, Text | Image | Document) or (isinstance(content, Opaque) and not _is_item(content)):
             role = encoded_role(item)
-            part = _part(content, role, encoding.blobs)
+            part = _codex_part(content, role, encoding.blobs)
             if part is None:
                 continue
             phase = content.phase if isinstance(content, Text) else ""
@@ -160,7 +160,7 @@ def _part_kind(item: Item, role: str) -> str:
     return f"context.{source}" if source.startswith("user.") or source == "unknown" else source
 
 
-def _part(content: Content, role: str, blobs: Blobs) -> object | None:
+def _codex_part(content: Content, role: str, blobs: Blobs) -> object | None:
     match content:
         case Text():
             return {"type": "output_text" if role == "assistant" else "input_text", "text": content.text} if content.text else None
@@ -237,7 +237,7 @@ def _output(parts: tuple[Part, ...], blobs: Blobs) -> object:
         case (Text(text=part_text),):
             return part_text
         case _:
-            return [part for each in parts if (part := _part(each, "user", blobs)) is not None]
+            return [part for each in parts if (part := _codex_part(each, "user", blobs)) is not None]
 
 
 def _tools(result: ToolResult) -> object:
@@ -558,7 +558,7 @@ def _continued_rollout(log: Log, blobs: Blobs, variant: Variant, cwd: str, origi
         in_turn = in_turn and not isinstance(event.body, TurnEnded)
         # Lines that the model does not see repeat the newest message of the user.
         body = user_message if isinstance(event.body, ForeignNoted) else event.body
-        lines.update(restore_lines(provenance.line, partial(contents_of, body, partial(_content, log)), blobs))
+        lines.update(restore_lines(provenance.line, partial(contents_of, body, partial(_codex_content, log)), blobs))
     for number in sorted(lines):
         yield (_with_cwd(lines[number], cwd) if cwd else lines[number]) + b"\n"
     last = msgspec.json.decode(lines[max(lines)]) if lines else {}
@@ -599,6 +599,6 @@ def _with_cwd(line: bytes, cwd: str) -> bytes:
     return msgspec.json.encode(table)
 
 
-def _content(log: Log, item_id: str) -> Content | None:
+def _codex_content(log: Log, item_id: str) -> Content | None:
     item = log.reader.item(item_id)
     return None if item is None else item.content

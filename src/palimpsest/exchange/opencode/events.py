@@ -180,7 +180,7 @@ def _model_events(conversation: ConversationState, message: MessageRow, suffix: 
     yield from _system_events(conversation, message, suffix)
     keys: list[str] = []
     start_time = message.created
-    for number_in_message, step in enumerate(_steps(message.parts)):
+    for number_in_message, step in enumerate(_opencode_steps(message.parts)):
         for event in _step_events(conversation, message, step, number_in_message, start=start_time, suffix=suffix):
             keys.append(event.key)
             start_time = max(start_time, event.at)
@@ -192,7 +192,7 @@ def _model_events(conversation: ConversationState, message: MessageRow, suffix: 
     yield ReadEvent(_failure(message), message.completed or message.created, f"{message.id}#error{suffix}")
 
 
-def _steps(parts: Sequence[PartRow]) -> list[list[PartRow]]:
+def _opencode_steps(parts: Sequence[PartRow]) -> list[list[PartRow]]:
     """The parts of each reply; a message may have several, each begun by a step."""
     steps: list[list[PartRow]] = [[]]
     for part in parts:
@@ -331,13 +331,13 @@ class _ReadNote:
 
 def read_events(session: OpencodeSession, blobs: Blobs, position: ReadPosition | None) -> Iterator[ReadEvent | ReadPosition]:
     """The events of a session, `SessionOpened` first, and the position last."""
-    yield _opened(session)
+    yield _opencode_opening(session)
     incremental = _IncrementalRead(session, blobs, state_of(position, KnownSession))
     yield from incremental.events()
     yield ReadPosition(len(session.messages), raw_of(incremental.state()))
 
 
-def _opened(session: OpencodeSession) -> ReadEvent:
+def _opencode_opening(session: OpencodeSession) -> ReadEvent:
     info = session.info
     model = text(table_at(info, "model"), "id") or next((name for each in session.messages if (name := model_of(each))), "")
     names = {"version": "version", "agent": "agent", "projectID": "project", "slug": "slug"}

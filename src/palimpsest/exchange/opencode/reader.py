@@ -84,7 +84,7 @@ def _sessions(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
 
 def _database_session(connection: sqlite3.Connection, session: str, where: str) -> tuple[OpencodeSession | None, list[ReadProblem]]:
     problems: list[ReadProblem] = []
-    rows = _rows(connection, "SELECT * FROM session WHERE id = ?", session)
+    rows = _opencode_rows(connection, "SELECT * FROM session WHERE id = ?", session)
     if not rows:
         return None, problems
     parts: dict[str, list[PartRow]] = {}
@@ -97,11 +97,15 @@ def _database_session(connection: sqlite3.Connection, session: str, where: str) 
         for key, data in connection.execute("SELECT id, data FROM message WHERE session_id = ?", (session,))
         if (found := row_or_none(try_parse(data, f"{where}:message/{text_value(key)}"), problems)) is not None
     ]
-    todo = _rows(connection, "SELECT * FROM todo WHERE session_id = ? ORDER BY position", session) if "todo" in _tables(connection) else []
+    todo = (
+        _opencode_rows(connection, "SELECT * FROM todo WHERE session_id = ? ORDER BY position", session)
+        if "todo" in _tables(connection)
+        else []
+    )
     return OpencodeSession(session, info_of(rows[0]), messages_of(messages, parts), tuple(todo), folder=str(Path(where).parent)), problems
 
 
-def _rows(connection: sqlite3.Connection, statement: str, session: str) -> list[Json]:
+def _opencode_rows(connection: sqlite3.Connection, statement: str, session: str) -> list[Json]:
     rows = rows_of(connection, statement, session)
     return [{name: text_value(value) if isinstance(value, bytes) else value for name, value in row.items()} for row in rows]
 
@@ -196,13 +200,13 @@ def _session_in_export(value: Json, where: str) -> tuple[OpencodeSession | None,
             problems.append(ReadProblem(f"{where}:messages/{index}", "this is not a message"))
             continue
         key = text(info, "id") or f"message-{index}"
-        parts = _parts(row.get("parts"), key, f"{where}:messages/{index}", problems)
+        parts = _opencode_parts(row.get("parts"), key, f"{where}:messages/{index}", problems)
         messages.append(message_of(key, without_columns(info), parts))
     info = table_at(value, "info")
     return OpencodeSession(text(info, "id"), info, in_order(messages), tuple(tables_at(value, "todo"))), problems
 
 
-def _parts(rows: object, message: str, where: str, problems: list[ReadProblem]) -> list[PartRow]:
+def _opencode_parts(rows: object, message: str, where: str, problems: list[ReadProblem]) -> list[PartRow]:
     parts: list[PartRow] = []
     for index, row in enumerate(rows if isinstance(rows, list) else ()):
         if is_json(row):

@@ -208,14 +208,14 @@ def shown_file(part: Json, blobs: Blobs) -> MediaPart | None:
         return None
     if url.startswith(("http://", "https://")):
         return Image(media, url=url) if media.startswith("image/") else Document(media, url=url, name=text(part, "filename"))
-    content = _content(url)
+    content = _opencode_content(url)
     if not content:
         return None
     address = blobs.put(content)
     return Image(media, address) if media.startswith("image/") else Document(media, address, name=text(part, "filename"))
 
 
-def _content(url: str) -> bytes:
+def _opencode_content(url: str) -> bytes:
     head, found, data = url.partition(",")
     if not found or not head.startswith("data:"):
         return b""

@@ -49,7 +49,7 @@ _ID_BITS, _ID_WRAP = 12, 1 << 48
 
 def opencode_session(log: Log) -> str:
     """The id of an export in OpenCode. Each state of a session has its own, because the program replaces no message that it has."""
-    return f"ses_{_digest(f'{log.session}@{log.tip}', 13)}"
+    return f"ses_{_opencode_digest(f'{log.session}@{log.tip}', 13)}"
 
 
 def write_opencode(log: Log, blobs: Blobs, *, cwd: str = "") -> Iterator[bytes]:
@@ -98,14 +98,14 @@ class _ViewWriter:
                 continue
             self.at = max(self.at + 1, self._log.event(seq).at)
             if kind == "assistant":
-                yield from self._reply(seq, list(items))
+                yield from self._opencode_reply(seq, list(items))
             else:
                 yield from self._user([part for item in items for part in self._user_parts(item)], seq)
         for seq in self._log.inbox:
             typed = self._log.event(seq)
             self.at = max(self.at + 1, typed.at)
             contents = typed.body.parts if isinstance(typed.body, UserTyped) else ()
-            yield from self._user([part for content in contents for part in self._part(content)], seq)
+            yield from self._user([part for content in contents for part in self._opencode_part(content)], seq)
 
     def _agent(self, seq: int) -> str:
         """The agent of OpenCode that works as the session did at an event."""
@@ -115,9 +115,9 @@ class _ViewWriter:
     def _row_id(self, prefix: str, number: int = 0, of: str = "") -> str:
         """The id of the current message, of a part of it, or of a file in the result `of` a call."""
         time = (self.at << _ID_BITS) + number
-        return f"{prefix}_{time % _ID_WRAP:012x}{_digest(f'{self.session} {time} {of}', 7)}"
+        return f"{prefix}_{time % _ID_WRAP:012x}{_opencode_digest(f'{self.session} {time} {of}', 7)}"
 
-    def _message(self, info: Json, parts: Sequence[Json]) -> Json:
+    def _opencode_message(self, info: Json, parts: Sequence[Json]) -> Json:
         message = self._row_id("msg")
         names: Json = {"sessionID": self.session, "messageID": message}
         rows = [{"id": self._row_id("prt", number), **names, **part} for number, part in enumerate(parts, 1)]
@@ -129,15 +129,17 @@ class _ViewWriter:
             self._parent = self._row_id("msg")
             provider, model = _provider_and_model(self._model)
             model_field = {"providerID": provider, "modelID": model}
-            yield self._message({"role": "user", "time": {"created": self.at}, "agent": self._agent(seq), "model": model_field}, parts)
+            yield self._opencode_message(
+                {"role": "user", "time": {"created": self.at}, "agent": self._agent(seq), "model": model_field}, parts
+            )
 
     def _user_parts(self, item: Item) -> Iterator[Json]:
         content = shown(item)
-        for part in self._part(content) if content is not None else ():
+        for part in self._opencode_part(content) if content is not None else ():
             # Whatever the user did not type is not a prompt.
             yield part if item.kind in {"user", "steering"} or part["type"] == "file" else {**part, "synthetic": True}
 
-    def _part(self, content: Content) -> Iterator[Json]:
+    def _opencode_part(self, content: Content) -> Iterator[Json]:
         """The part for a content of the user's side."""
         file = self._file(content)
         if file is not None:
@@ -161,7 +163,7 @@ class _ViewWriter:
         name = {"filename": content.name} if isinstance(content, Document) and content.name else {}
         return {"type": "file", "mime": content.media, "url": url, **name} if url else None
 
-    def _reply(self, seq: int, items: Sequence[Item]) -> Iterator[Json]:
+    def _opencode_reply(self, seq: int, items: Sequence[Item]) -> Iterator[Json]:
         body = self._log.event(seq).body
         contents = [(item, content) for item in items if (content := shown(item)) is not None]
         sealed = next((content.signature.model for _, content in contents if isinstance(content, Thinking) and content.signature), "")
@@ -190,7 +192,7 @@ class _ViewWriter:
             "tokens": _tokens(Usage(self._size) if self._size is not None and seq == self._last_reply else usage),
             "finish": "tool-calls" if any(part["type"] == "tool" for part in parts) else "stop",
         }
-        yield self._message(fields, parts)
+        yield self._opencode_message(fields, parts)
 
     def _reply_part(self, item: Item, content: Content) -> Iterator[Json]:
         match content:
@@ -269,5 +271,5 @@ def _provider_and_model(name: str) -> tuple[str, str]:
     return {"anthropic": "anthropic", "openai": "openai"}.get(provider_of(name), "opencode"), name
 
 
-def _digest(text: str, size: int) -> str:
+def _opencode_digest(text: str, size: int) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()

@@ -14,7 +14,7 @@ from palimpsest.agent.roles import KILLED
 from palimpsest.core.events import Body, ChildEnded, ChildOpened, FilesSnapshotted, HookRan, Interrupted, ToolReturned, TurnEnded
 from palimpsest.core.items import text_of
 from palimpsest.core.log import UNKNOWN_OUTCOME
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 
 PAL = [sys.executable, "-m", "pal.cli"]
 MARK = "PAL_TEST_TREE"
@@ -65,7 +65,7 @@ def pal(project: Path, *words: str, script: tuple[object, ...] = ()) -> Any:
 
 
 def bodies(project: Path, session: str) -> list[Body]:
-    with Home(project.parent / "home").open(session, write=False) as log:
+    with FolderHome(project.parent / "home").open(session, write=False) as log:
         return [event.body for event in log.events()]
 
 

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 from model_server import model_saying
+from started_pal import run_pal
 
 from palimpsest.agent.agent import Agent
 from palimpsest.core.events import EventRef, JobRan, SessionOpened, Titled
 from palimpsest.core.items import text_of
 from palimpsest.core.log import Log
 from palimpsest.providers.scripted import Scripted
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 
 PAL = [sys.executable, "-m", "pal.cli"]
 # The sandbox is off here, because what is said about one depends on the machine.
@@ -40,9 +41,10 @@ class Headless:
         self.script.write_text("".join(f"{json.dumps(reply)}\n" for reply in replies))
         own = {"PAL_HOME": str(self.folder / "home"), "PAL_SCRIPT": str(self.script), "PAL_RETRIES": "0", "PAL_SANDBOX": "off"}
         settings = {**os.environ, **own, **(env or {})}
-        given = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
+        if stdin is None:
+            return run_pal(words, cwd=self.project, env=settings)
         return subprocess.run(
-            [*PAL, *words], cwd=self.project, capture_output=True, text=True, env=settings, check=False, timeout=120, **given
+            [*PAL, *words], cwd=self.project, capture_output=True, text=True, env=settings, check=False, timeout=120, input=stdin
         )
 
 
@@ -135,7 +137,7 @@ def test_a_session_goes_on_by_continue_and_resume_and_branches_by_fork(headless:
 
 def test_continue_takes_no_sub_agent_also_if_its_file_is_the_newest(headless: Headless) -> None:
     first = json.loads(headless("-p", "one", "--json", replies=("1",)).stdout)["session"]
-    home = Home(headless.folder / "home")
+    home = FolderHome(headless.folder / "home")
     Log.create(home.store, SessionOpened("child", cwd=str(headless.project), opener=EventRef(first, 4)), home.clock).close()
     assert json.loads(headless("-p", "two", "-c", "--json", replies=("2",)).stdout)["session"] == first
 
@@ -185,7 +187,7 @@ def test_wrong_use_is_one_line_and_exit_code_2(headless: Headless, words: tuple[
 
 
 def test_a_session_of_the_library_goes_on_with_pal_and_back(headless: Headless) -> None:
-    home = Home(headless.folder / "home")
+    home = FolderHome(headless.folder / "home")
 
     async def asked(prompt: str, reply: str, resume: str = "") -> str:
         async with Agent("claude-sonnet-4-5", provider=Scripted(reply), home=home, cwd=headless.project, resume=resume) as agent:
@@ -216,7 +218,7 @@ def test_a_variable_that_the_config_names_as_a_key_reaches_no_command(headless: 
 
 def test_a_session_has_a_title_when_the_run_has_ended(headless: Headless) -> None:
     session = json.loads(headless("-p", "Fix the build. It is red.", "--json", replies=("ok",)).stdout)["session"]
-    with Home(headless.folder / "home").open(session, write=False) as log:
+    with FolderHome(headless.folder / "home").open(session, write=False) as log:
         assert [event.body for event in log.events() if isinstance(event.body, Titled)] == [Titled("Fix the build", by="titles")]
 
 
@@ -233,7 +235,7 @@ def test_a_job_that_takes_too_long_is_cancelled_at_exit(headless: Headless) -> N
         (headless.folder / "home" / "cards.toml").write_text(prices)
         done = headless("-p", "Fix the build", "--json", env={**model.environment, "PAL_SCRIPT": ""})
     assert (done.returncode, done.stderr) == (0, NOTICE)
-    with Home(headless.folder / "home").open(json.loads(done.stdout)["session"], write=False) as log:
+    with FolderHome(headless.folder / "home").open(json.loads(done.stdout)["session"], write=False) as log:
         (ran,) = (event.body for event in log.events() if isinstance(event.body, JobRan))
     assert (ran.job, ran.cursor, ran.status, ran.why) == ("titles", -1, "cancelled", "the session ended")
 
@@ -252,7 +254,7 @@ def test_standard_input_is_awaited_beside_a_prompt_and_a_line_says_so_after_a_se
         with os.fdopen(writing, "w") as late:
             late.write("it comes late")
         output, _ = process.communicate(timeout=120)
-    with Home(headless.folder / "home").open(json.loads(output)["session"], write=False) as log:
+    with FolderHome(headless.folder / "home").open(json.loads(output)["session"], write=False) as log:
         *_, said = [text_of(item.content) for item in log.view.items if item.kind == "user"]
     assert said.endswith("it comes late")
 
@@ -288,7 +290,7 @@ def test_what_comes_through_a_pipe_that_begins_to_flow_is_read_to_its_end(headle
             process.stdin.write(part)
             process.stdin.flush()
         output, _ = process.communicate(timeout=120)
-    with Home(headless.folder / "home").open(json.loads(output)["session"], write=False) as log:
+    with FolderHome(headless.folder / "home").open(json.loads(output)["session"], write=False) as log:
         *_, said = [text_of(item.content) for item in log.view.items if item.kind == "user"]
     assert said.endswith("first second third")
 

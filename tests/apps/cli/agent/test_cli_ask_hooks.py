@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from started_pal import run_pal
 
 PAL = [sys.executable, "-m", "pal.cli"]
 CALL = {"calls": [{"tool": "read", "args": {"path": "a.txt"}}]}
@@ -38,16 +39,7 @@ class HookedPal:
             "PAL_SANDBOX": "off",
             **env,
         }
-        return subprocess.run(
-            [*PAL, *words],
-            cwd=self.project,
-            capture_output=True,
-            text=True,
-            env=settings,
-            check=False,
-            timeout=120,
-            stdin=subprocess.DEVNULL,
-        )
+        return run_pal(words, cwd=self.project, env=settings)
 
 
 @pytest.fixture

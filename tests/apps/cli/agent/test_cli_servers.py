@@ -11,6 +11,7 @@ from typing import Any
 import mcp_server
 import pytest
 
+from palimpsest.stores.home import FolderHome
 from palimpsest.stores.project import project_servers
 from palimpsest.stores.trust import ProjectTrust
 
@@ -101,7 +102,7 @@ def test_a_prompt_runs_with_the_tools_of_a_trusted_project_and_one_that_needs_pe
     place.configure({"theirs": mcp_server.command("normal")}, "project/.mcp.json")
     skipped = place("-p", "hello", replies=("hi",))
     assert "MCP servers of this project that you have not trusted are not started: theirs; see `pal trust`" in skipped.stderr
-    trust = ProjectTrust(place.folder / "home", place.project)
+    trust = ProjectTrust(FolderHome(place.folder / "home"), place.project)
     for command in project_servers(place.project):
         trust.add(command)
     (place.folder / "home/config.toml").write_text("[mcp]\nstart_seconds = 60\n")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from claude_session import call, prompt, reply, result, text, written
+from started_pal import run_pal
 
 
 class Runs:
@@ -26,17 +27,7 @@ class Runs:
         return {**os.environ, **own}
 
     def __call__(self, *words: str, replies: tuple[object, ...] = (), cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "pal.cli", *words]
-        return subprocess.run(
-            command,
-            check=False,
-            cwd=cwd or self.project,
-            env=self.environment(*replies),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        return run_pal(words, cwd=cwd or self.project, env=self.environment(*replies))
 
     def results(self, *words: str, replies: tuple[object, ...]) -> list[str]:
         """The texts of the results that the model got in one run."""

@@ -24,7 +24,7 @@ STARTS = {
     "--version": (9, 195),
     "hook UserPromptSubmit": (40, 205),
     "sessions": (46, 260),
-    "-p hello --quiet": (155, 395),
+    "-p hello --quiet": (154, 395),
 }
 
 

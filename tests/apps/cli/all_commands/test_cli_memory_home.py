@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from pal_runs import BEGAN, LONG, SMALL, edited, long
 
 from pal.cli.main import COMMANDS, cli
-from palimpsest.stores.home import AnyHome, Home, MemoryHome
+from palimpsest.stores.home import FolderHome, Home, MemoryHome
 from palimpsest.stores.in_memory import FixedClock
 
 CLAUDE = Path(__file__).parents[3] / "golden" / "foreign" / "claude" / "2.1.325" / "projects"
@@ -87,13 +87,13 @@ LINES: tuple[tuple[str, ...], ...] = (
 )
 
 
-def run(home: AnyHome, *words: str) -> Result:
+def run(home: Home, *words: str) -> Result:
     return CliRunner().invoke(cli, list(words), env={"COLUMNS": "80", "PAL_OFFLINE": "1"}, catch_exceptions=False, obj=home)
 
 
-def same_words(text: str, home: AnyHome) -> str:
+def same_words(text: str, home: Home) -> str:
     """The output without what its home is called."""
-    if home.folder is not None:
+    if home.local_folder is not None:
         text = re.sub(rf"{re.escape(str(home.store.name))}/([\w.-]+?)\.jsonl", r"memory:\1", text)
         text = text.replace(home.store.name, "memory").replace(home.name, "memory")
     # Only a folder has side files, which are deleted with a session.
@@ -103,8 +103,8 @@ def same_words(text: str, home: AnyHome) -> str:
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[int, str, str]]]:
     """Exit code, output and errors of each line in each home."""
-    homes: dict[str, AnyHome] = {
-        "folder": Home(tmp_path_factory.mktemp("home"), FixedClock(BEGAN + 3_600_000, 1_000)),
+    homes: dict[str, Home] = {
+        "folder": FolderHome(tmp_path_factory.mktemp("home"), FixedClock(BEGAN + 3_600_000, 1_000)),
         "memory": MemoryHome(FixedClock(BEGAN + 3_600_000, 1_000)),
     }
     found: dict[str, list[tuple[int, str, str]]] = {}

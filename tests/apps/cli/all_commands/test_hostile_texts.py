@@ -34,7 +34,7 @@ from palimpsest.core.events import (
 )
 from palimpsest.core.items import Mask, Text, ToolCall, ToolResult
 from palimpsest.core.log import Log
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 
 # Escape sequences of seven and of eight bits, a title of a window, a bell, deletions, and every sign that reorders text.
 SIGNS = (
@@ -49,8 +49,8 @@ def evil(word: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    home = Home(tmp_path_factory.mktemp("home"))
+def home(tmp_path_factory: pytest.TempPathFactory) -> FolderHome:
+    home = FolderHome(tmp_path_factory.mktemp("home"))
     opened = SessionOpened(SESSION, cwd=evil("/project"), origin=evil("origin"), model=evil("model"), profile=evil("profile"))
     with Log.create(home.store, opened, home.clock) as log:
         log.append(Titled(evil("title"), (evil("tag"),), by=evil("titler")))
@@ -72,7 +72,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     return home
 
 
-def pal(home: Home, *arguments: str) -> str:
+def pal(home: FolderHome, *arguments: str) -> str:
     """Everything that a command prints."""
     output, errors = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
     with redirect_stdout(output), redirect_stderr(errors), pytest.raises(SystemExit):
@@ -122,7 +122,7 @@ def test_every_command_is_tried_or_named_as_one_that_shows_no_session() -> None:
 
 
 @pytest.mark.parametrize(("command", "arguments"), [(name, each) for name, lines in LINES.items() for each in lines])
-def test_no_command_prints_a_sign_that_acts_on_a_terminal(home: Home, command: str, arguments: list[str]) -> None:
+def test_no_command_prints_a_sign_that_acts_on_a_terminal(home: FolderHome, command: str, arguments: list[str]) -> None:
     printed = pal(home, command, *arguments)
     assert printed
     assert "Traceback" not in printed
@@ -143,7 +143,7 @@ def test_no_command_prints_a_sign_that_acts_on_a_terminal(home: Home, command: s
     ],
     ids=" ".join,
 )
-def test_no_text_of_a_session_acts_on_a_real_terminal(home: Home, words: tuple[str, ...], tmp_path: Path) -> None:
+def test_no_text_of_a_session_acts_on_a_real_terminal(home: FolderHome, words: tuple[str, ...], tmp_path: Path) -> None:
     """Signs of our own, colours, are allowed there; a title of a window, a bell, a sign of eight bits or one that reorders text is not."""
     hostile = tmp_path / evil("folder").replace("\0", "")
     hostile.mkdir()

@@ -13,7 +13,7 @@ from claude_session import SESSION, call, prompt, reply, result, text, written
 from corpus import golden
 
 from pal.plugin.bounds import HOOK_BYTES
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 
 COMMAND = (sys.executable, "-m", "pal.cli", "hook")
 
@@ -113,7 +113,7 @@ def test_a_hook_that_needs_more_time_than_it_has_says_nothing(transcript: Path, 
 
 
 def test_at_the_end_of_a_session_it_is_imported_beside_the_agent(transcript: Path, tmp_path: Path) -> None:
-    home = Home(tmp_path / "home")
+    home = FolderHome(tmp_path / "home")
     done = run(home.folder, input_of(transcript, "SessionEnd", reason="other"), "SessionEnd")
     # The background process writes this file last; it is in a session of its own, so that it cannot be waited for.
     deadline = time.monotonic() + 120

@@ -17,7 +17,7 @@ from pal_runs import Pal
 
 from palimpsest.core.log import Log
 from palimpsest.core.text import iso_time
-from palimpsest.stores.home import Home, SystemClock
+from palimpsest.stores.home import FolderHome, SystemClock
 
 NUMBERS = ("events", "user_messages", "calls", "results", "folds", "masks", "bad_lines")
 TOKEN = "ghp_" + "a1B2" * 9
@@ -371,7 +371,7 @@ def test_the_times_of_aider_are_those_of_the_machine(tmp_path: Path) -> None:
         subprocess.run(
             [*PAL, "import", str(GOLDEN / "aider" / "project"), "-v"], capture_output=True, env=variables, check=True, timeout=60
         )
-        with Home(tmp_path / zone).open("aider-project-2026-05-04T10-00-00", write=False) as log:
+        with FolderHome(tmp_path / zone).open("aider-project-2026-05-04T10-00-00", write=False) as log:
             assert iso_time(log.event(0).at) == f"2026-05-04T{time}.000Z"
 
 

@@ -16,7 +16,7 @@ from palimpsest.core.ports import Blobs
 from palimpsest.core.verify import verify
 from palimpsest.exchange.importing import Counts
 from palimpsest.exchange.transcript import ReadOutput, ReadPosition, ReadProblem, TranscriptSource
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 from palimpsest.stores.in_memory import FixedClock
 
 TOKEN = "ghp_" + "a1B2" * 9
@@ -24,7 +24,7 @@ TALK = (user("u1", f"use {TOKEN}"), reply("r1", "I look.", calls=["c1"]), {"id":
 
 
 def bring(home: Path, *paths: Path, form: Tiny | None = None, redact: bool = False, dry: bool = False) -> ImportRun:
-    run = ImportRun(Home(home, FixedClock(BEGAN)), redact=redact, dry=dry)
+    run = ImportRun(FolderHome(home, FixedClock(BEGAN)), redact=redact, dry=dry)
     with run.stoppable():
         for path in paths:
             if not run.stopped:
@@ -119,7 +119,7 @@ def test_a_session_that_another_writes_is_passed_over_with_its_reason(tmp_path: 
     one, two = written(tmp_path / "a.tiny", *TALK), written(tmp_path / "b.tiny", *TALK)
     bring(tmp_path / "home", one)
     written(one, user("u2", "more"))
-    home = Home(tmp_path / "home", FixedClock(BEGAN))
+    home = FolderHome(tmp_path / "home", FixedClock(BEGAN))
     with Log.open(home.store, "tiny-a", home.clock, write=True):
         run = bring(tmp_path / "home", one, two)
 
@@ -159,7 +159,7 @@ class _Interrupted(Tiny):
 
 def test_an_interrupt_leaves_what_was_imported_valid_and_the_next_run_goes_on(tmp_path: Path) -> None:
     paths = [written(tmp_path / f"{name}.tiny", *TALK) for name in "abc"]
-    home = Home(tmp_path / "home", FixedClock(BEGAN))
+    home = FolderHome(tmp_path / "home", FixedClock(BEGAN))
     bring(tmp_path / "home", paths[0])
 
     run = bring(tmp_path / "home", *paths, form=_Interrupted())
@@ -171,7 +171,7 @@ def test_an_interrupt_leaves_what_was_imported_valid_and_the_next_run_goes_on(tm
 
 
 def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
-    run = ImportRun(Home(tmp_path / "home"))
+    run = ImportRun(FolderHome(tmp_path / "home"))
     with run.stoppable():
         signal.raise_signal(signal.SIGINT)
         assert run.stopped
@@ -181,7 +181,7 @@ def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
 
 def test_a_full_disk_stops_with_nothing_half_written(tmp_path: Path) -> None:
     small, large = written(tmp_path / "a.tiny", *TALK), written(tmp_path / "b.tiny", *TALK, user("u2", "x" * 9_000))
-    home = Home(tmp_path / "home", FixedClock(BEGAN))
+    home = FolderHome(tmp_path / "home", FixedClock(BEGAN))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     earlier = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, hard))
@@ -200,7 +200,7 @@ def test_a_full_disk_stops_with_nothing_half_written(tmp_path: Path) -> None:
 def test_progress_is_reported_within_a_long_file_and_after_each(tmp_path: Path) -> None:
     long = written(tmp_path / "a.tiny", *(user(f"u{number}", "hello") for number in range(600)))
     heard: list[tuple[int, int]] = []
-    run = ImportRun(Home(tmp_path / "home"), on_progress=lambda files, events: heard.append((files, events)))
+    run = ImportRun(FolderHome(tmp_path / "home"), on_progress=lambda files, events: heard.append((files, events)))
     run.take(Tiny(), source_of(long))
 
     assert heard == [(0, 256), (0, 512), (1, 602)]

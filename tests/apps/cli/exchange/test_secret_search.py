@@ -1,13 +1,13 @@
 from pathlib import Path
 
 from pal.cli.secret_search import LogSpan, SecretSearch, search_span
-from palimpsest.stores.home import AnyHome, Home, MemoryHome
+from palimpsest.stores.home import FolderHome, Home, MemoryHome
 
 TOKEN = b"ghp_" + b"a1B2" * 9
 KEY = b"AKIA" + b"ABCD1234" * 2
 
 
-def spans(home: AnyHome) -> list[LogSpan]:
+def spans(home: Home) -> list[LogSpan]:
     home.store.create("a", b"one " + TOKEN + b"\ntwo " + KEY + b"\n").close()
     home.store.create("b", b"nothing\n" * 10_000).close()
     first = 4 + len(TOKEN) + 1
@@ -19,7 +19,7 @@ FOUND = [{"aws": 1, "github": 1}, {"aws": 1}, {}, {}]
 
 
 def test_spans_are_searched_here_or_in_a_process_of_its_own_with_the_same_answers(tmp_path: Path) -> None:
-    home = Home(tmp_path)
+    home = FolderHome(tmp_path)
     wanted = spans(home)
     for process_bytes in (1, 70_000, 10_000_000):
         looking = SecretSearch(home, process_bytes)
@@ -42,7 +42,7 @@ def test_a_home_without_a_folder_is_searched_here() -> None:
 
 
 def test_what_a_process_left_undone_is_done_here(tmp_path: Path) -> None:
-    home = Home(tmp_path)
+    home = FolderHome(tmp_path)
     wanted = spans(home)
     looking = SecretSearch(home, 1)
     looking.add(wanted[0])
@@ -56,7 +56,7 @@ def test_what_a_process_left_undone_is_done_here(tmp_path: Path) -> None:
 
 
 def test_a_search_can_be_given_up(tmp_path: Path) -> None:
-    home = Home(tmp_path)
+    home = FolderHome(tmp_path)
     looking = SecretSearch(home, 1)
     looking.add(spans(home)[0])
     looking.stop()

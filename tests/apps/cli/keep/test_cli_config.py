@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from model_server import model_saying
 from pal_runs import SMALL, small
+from started_pal import run_pal
 
 from palimpsest.coding.build import RecordedChoice, coding_agent, coding_settings
 from palimpsest.stores.config_files import resolve
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome, Home
 from palimpsest.wire.models import CARDS, stand_in_note
 
 PAL = [sys.executable, "-m", "pal.cli"]
@@ -46,16 +47,7 @@ class Workplace:
             script = self.home.parent / "script.jsonl"
             script.write_text("".join(f"{json.dumps(reply)}\n" for reply in replies))
             settings["PAL_SCRIPT"] = str(script)
-        return subprocess.run(
-            [*PAL, *words],
-            cwd=self.project,
-            capture_output=True,
-            text=True,
-            env=settings,
-            check=False,
-            timeout=120,
-            stdin=subprocess.DEVNULL,
-        )
+        return run_pal(words, cwd=self.project, env=settings)
 
     def shown(self, *words: str, **more: str) -> dict[str, Any]:
         rows = json.loads(self("config", *words, "--json", replies=(), **more).stdout)
@@ -258,7 +250,7 @@ def test_retries_come_from_the_configuration(workplace: Workplace) -> None:
 
 
 def test_a_fold_asks_the_configured_address(workplace: Workplace) -> None:
-    small(Home(workplace.home))
+    small(FolderHome(workplace.home))
     with model_saying("A summary.") as model:
         workplace.write(f'profile = "codex"\n[providers.anthropic]\nbase_url = "{model.url}"\n')
         assert workplace("compact", SMALL, "--profile", "claude-code").returncode == 0

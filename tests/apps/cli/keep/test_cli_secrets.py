@@ -14,7 +14,7 @@ from palimpsest.core.items import Text
 from palimpsest.core.log import Log
 from palimpsest.core.redaction import find_secrets
 from palimpsest.exchange.importing import Cursors, SourceCursor
-from palimpsest.stores.home import AnyHome
+from palimpsest.stores.home import Home
 from palimpsest.stores.in_memory import FixedClock
 
 TOKEN = "ghp_" + "a1B2" * 9
@@ -27,7 +27,7 @@ def _row(event: int, kind: str, masked: str, item: str, line: int, *, certain: b
     return {"session": "s", "event": event, "class": kind, "masked": masked, "where": where, "item": item, "line": line, "certain": certain}
 
 
-def _session(home: AnyHome, name: str, *texts: str) -> None:
+def _session(home: Home, name: str, *texts: str) -> None:
     with Log.create(home.store, SessionOpened(name), FixedClock(BEGAN, 1_000)) as log:
         for text in texts:
             log.append(UserSaid((Text(text),)))

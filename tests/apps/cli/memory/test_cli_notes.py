@@ -16,6 +16,7 @@ from pal_runs import Pal
 from palimpsest.memory.changes import AcceptedChange
 from palimpsest.memory.note import Note
 from palimpsest.memory.notebook import Memories, memories_of
+from palimpsest.memory.store import MOST_FILES
 
 
 class NotePal:
@@ -351,6 +352,14 @@ def test_a_thousand_notes_are_listed_and_searched(memory: NotePal) -> None:
     memory.memories.project.apply(AcceptedChange(notes), "user")
     assert len(memory.json("list")) == 1_000
     assert memory.json("search", "item 777", "--limit", "1")[0]["note"] == "project_fact_777"
+
+
+def test_a_search_says_how_many_notes_it_leaves_out(memory: NotePal) -> None:
+    folder = memory.memories.project.folder / "notes"
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(MOST_FILES + 2):
+        (folder / f"project_x{number}.md").touch()
+    assert "pal: not searched: 2 notes beyond the first 5,000 of a scope" in memory("search", "harbour", code=1)
 
 
 def test_a_note_of_the_team_reaches_a_teammate_through_the_repository_as_data_about_a_teammate(memory: NotePal, tmp_path: Path) -> None:

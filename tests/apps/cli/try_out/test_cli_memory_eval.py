@@ -96,9 +96,9 @@ def test_weights_are_printed_as_the_lines_of_the_table(pal: Pal, tmp_path: Path)
 
 
 def test_latency_is_a_table_and_a_missed_limit_an_exit_code(pal: Pal) -> None:
-    result = pal("memory", "eval", str(CHINESE), "--latency", "--units", "200")
+    result = pal("memory", "eval", str(CHINESE), "--latency", "--units", "100")
 
-    assert result.stdout.splitlines()[2].startswith("| 200 | 400 | ")
+    assert result.stdout.splitlines()[2].startswith("| 100 | 400 | ")
     assert result.exit_code == (0 if "kept" in result.stdout else 1)
 
 

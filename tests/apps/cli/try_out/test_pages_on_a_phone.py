@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from every_case import every_case
 from pal_runs import LONG, Pal, long
 from replay_samples import CARD, comparison
 
@@ -188,7 +189,7 @@ def test_the_pages_that_the_commands_write_are_not_wider_than_a_phone(pal: Pal, 
     assert all(len(page.rules) > 30 for page in found)
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("body", "css", "fault"),
     [
         ("<table></table>", "", "table: outside of a box that scrolls"),

@@ -12,7 +12,7 @@ from opencode_session import Talk
 from pal.plugin.hooks import LIMIT, Agent, HookAnswer, HookInput, answer, hook_input
 from palimpsest.memory.notebook import memories_of
 from palimpsest.memory.writing import NewNote, add_note
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 from palimpsest.stores.memory_config import MemoryConfig
 
 GOLDEN = [*golden("claude/*/projects/**/*.jsonl"), *golden("codex/*/sessions/**/*.jsonl")]
@@ -22,7 +22,7 @@ CORPUS = corpus("*/*")
 def said(home: Path, limit: int = LIMIT, agent: Agent = "claude", /, **fields: Any) -> HookAnswer:
     given = hook_input(json.dumps(fields).encode())
     assert given is not None
-    return answer(given, Home(home), agent, MemoryConfig, limit)
+    return answer(given, FolderHome(home), agent, MemoryConfig, limit)
 
 
 def after_compaction(home: Path, transcript: Path, limit: int = LIMIT) -> HookAnswer:
@@ -130,7 +130,7 @@ def test_texts_that_need_many_escapes_stay_within_the_limit_too(tmp_path: Path) 
 def test_notes_are_shown_at_the_start_and_at_prompts_that_they_bear_on_once(tmp_path: Path) -> None:
     home, project = tmp_path / "home", tmp_path / "project"
     project.mkdir()
-    memories = memories_of(Home(home), project)
+    memories = memories_of(FolderHome(home), project)
     assert memories is not None
     add_note(memories.project, NewNote(kind="project", text="The staging database is restored every Monday."), "2026-05-28T20:26:40+00:00")
     common: dict[str, Any] = {"session_id": "s1", "cwd": str(project)}
@@ -171,12 +171,12 @@ def test_where_nothing_is_to_be_said_nothing_is_printed(event: str, fields: dict
 
 def test_before_a_compaction_the_summary_is_asked_for_what_no_program_can_list_and_nothing_blocks_it(tmp_path: Path) -> None:
     given = HookInput(hook_event_name="PreCompact", session_id="s1", cwd=str(tmp_path))
-    found = answer(given, Home(tmp_path), "claude", MemoryConfig)
+    found = answer(given, FolderHome(tmp_path), "claude", MemoryConfig)
 
     assert found.background == "import"
     assert len(found.text) < 1_000
     assert not found.text.startswith("{")
-    assert answer(given, Home(tmp_path), "codex", MemoryConfig) == HookAnswer("", "import")
+    assert answer(given, FolderHome(tmp_path), "codex", MemoryConfig) == HookAnswer("", "import")
 
 
 @pytest.mark.parametrize("data", [b"", b"null", b"[]", b"{", b'{"source": 7}', b"\xff\xfe", b'{"prompt": null}'])

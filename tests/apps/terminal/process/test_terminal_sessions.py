@@ -112,7 +112,7 @@ def test_a_session_of_thousands_of_turns_is_open_within_a_second(room: Callable[
         "import sys\nfrom pathlib import Path\n"
         "from palimpsest.core.events import ModelReplied, TurnEnded, UserSaid\nfrom palimpsest.core.items import Text\n"
         "from palimpsest.stores.home import Home\n"
-        "log = Home(Path(sys.argv[1])).new(sys.argv[2], 'claude-sonnet-4-6')\n"
+        "log = FolderHome(Path(sys.argv[1])).new(sys.argv[2], 'claude-sonnet-4-6')\n"
         "for number in range(3000):\n"
         "    log.append(UserSaid((Text(f'question {number} ' + 'word ' * 50),)))\n"
         "    log.append(ModelReplied((Text(f'answer {number}'),), stop='done'), foreign=True)\n"

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from every_case import every_case
 from loops import ECHO, PROFILE, bodies, calls, loop_of, shown, typed
 from worlds import MemoryWorld
 
@@ -47,7 +48,7 @@ class Raising:
         raise self.error
 
 
-@pytest.mark.parametrize("error", ERRORS)
+@every_case("error", ERRORS)
 def test_a_policy_that_raises_anything_is_recorded_and_left_alone_after_some_failures(error: BaseException) -> None:
     policy = Raising(error)
     loop = loop_of(
@@ -92,7 +93,7 @@ def _observed(_: World) -> Fields:
     return {"text": "fine"}
 
 
-@pytest.mark.parametrize("error", [*ERRORS, GeneratorExit()])
+@every_case("error", [*ERRORS, GeneratorExit()])
 def test_a_source_that_raises_costs_its_own_statement_only(error: BaseException) -> None:
     def _raises(_: object) -> Fields | None:
         raise error
@@ -115,7 +116,7 @@ def test_a_source_that_raises_costs_its_own_statement_only(error: BaseException)
     assert failed[:2] == [("source bad", type(error).__name__), ("source mute", type(error).__name__)]
 
 
-@pytest.mark.parametrize("error", [*ERRORS, GeneratorExit()])
+@every_case("error", [*ERRORS, GeneratorExit()])
 def test_a_call_about_which_nothing_can_decide_is_refused_and_the_turn_goes_on(error: BaseException) -> None:
     def _undecided(_: AgentTool, __: ToolCall) -> Decision:
         raise error
@@ -127,7 +128,7 @@ def test_a_call_about_which_nothing_can_decide_is_refused_and_the_turn_goes_on(e
     assert shown(loop.session)[2][1].startswith("This call was not run: ")
 
 
-@pytest.mark.parametrize("error", [*ERRORS, GeneratorExit()])
+@every_case("error", [*ERRORS, GeneratorExit()])
 def test_a_limiter_that_raises_is_replaced_by_one_that_does_not(error: BaseException) -> None:
     def limiter(_: ModelCard) -> ResultLimiter:
         raise error
@@ -149,7 +150,7 @@ class Answering(Raising):
         return self.answer  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize(
+@every_case(
     "answer",
     [None, 3, [], {}, "fold", (1, 2), Proposal(edits=("x",)), Proposal(events=(3,)), Proposal(events=(object(),)), Proposal(notices=(1,))],  # type: ignore[arg-type]
 )

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from every_case import every_case
 from loops import ECHO, calls, loop_of, typed
 from msgspec import Raw
 
@@ -69,7 +70,7 @@ ANSWERS = [
 ]
 
 
-@pytest.mark.parametrize("text", CALLS)
+@every_case("text", CALLS)
 def test_a_written_call_is_recognised_by_its_tool_and_parameters(text: str) -> None:
     found = written_call(text, SCHEMAS)
     assert found is not None

@@ -11,7 +11,7 @@ from palimpsest.core.items import Text
 from palimpsest.core.log import Log
 from palimpsest.memory.pipeline import planned
 from palimpsest.memory.work import DueSession, PipelinePlaces, due_sessions, session_events
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome, Home
 from palimpsest.stores.in_memory import FixedClock
 from palimpsest.stores.memory_config import MemoryConfig
 
@@ -65,7 +65,7 @@ def test_with_everything_age_does_not_count_but_all_else_does(tmp_path: Path) ->
 @pytest.mark.states("CX-46")
 def test_a_session_that_is_open_for_writing_is_not_due(tmp_path: Path) -> None:
     add_session(tmp_path, "s")
-    with Home(tmp_path).open("s"):
+    with FolderHome(tmp_path).open("s"):
         assert due_sessions(places_in(tmp_path), everything=True).not_due == {"s": "open"}
 
 
@@ -78,7 +78,7 @@ def test_a_start_reads_at_most_two_sessions_the_newest_first(tmp_path: Path) -> 
 
 
 def test_the_events_of_a_session_are_those_of_its_current_path_and_of_a_fork_its_own(tmp_path: Path) -> None:
-    home = Home(tmp_path, FixedClock(START))
+    home = FolderHome(tmp_path, FixedClock(START))
     with Log.create(home.store, SessionOpened("s"), home.clock) as log:
         first = log.append(UserSaid((Text("one"),))).seq
         log.append(UserSaid((Text("two"),)))

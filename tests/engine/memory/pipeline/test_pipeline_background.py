@@ -15,7 +15,7 @@ from palimpsest.memory.session_memory import session_memory
 from palimpsest.memory.work import PipelinePlaces
 from palimpsest.policies.named import profile
 from palimpsest.providers.scripted import RoutedScripts, Scripted, ScriptedReply, StalledReply
-from palimpsest.stores.home import Home
+from palimpsest.stores.home import FolderHome
 from palimpsest.stores.in_memory import FixedClock
 from palimpsest.stores.memory_config import MemoryConfig
 
@@ -24,7 +24,7 @@ CONFIG = MemoryConfig(jobs="auto", running_notes="off", extract_every=0)
 SUMMARY = "v1\n\n## User profile\n\n## Preferences\n\n## General tips\n\n## What is in memory\n"
 
 
-def beside(home: Home, scripts: dict[str, Scripted], config: MemoryConfig, turns: int = 1) -> Log:
+def beside(home: FolderHome, scripts: dict[str, Scripted], config: MemoryConfig, turns: int = 1) -> Log:
     """The log of a session after some turns and the jobs of memory beside them."""
 
     async def run() -> str:
@@ -44,7 +44,7 @@ def beside(home: Home, scripts: dict[str, Scripted], config: MemoryConfig, turns
 def test_the_job_reads_at_most_two_sessions_once_and_never_its_own(tmp_path: Path) -> None:
     for number in range(3):
         add_session(tmp_path, f"s{number}", at=START + number)
-    home = Home(tmp_path, FixedClock(START + DAY))
+    home = FolderHome(tmp_path, FixedClock(START + DAY))
     phase_one, phase_two = Scripted(REPLY, REPLY), Scripted(SUMMARY)
     log = beside(
         home,
@@ -64,7 +64,7 @@ def test_the_job_reads_at_most_two_sessions_once_and_never_its_own(tmp_path: Pat
 
 def test_without_a_dollar_the_sessions_are_read_by_structure_alone(tmp_path: Path) -> None:
     add_session(tmp_path, "s")
-    home = Home(tmp_path, FixedClock(START + DAY))
+    home = FolderHome(tmp_path, FixedClock(START + DAY))
     log = beside(home, {}, MemoryConfig(jobs="auto", running_notes="off", extract_every=0, run_usd=0.0))
     assert [run.status for run in job_runs(log) if run.job == "pipeline"] == ["done"]
     (text,) = PipelinePlaces(home, CONFIG).rollouts(PipelinePlaces(home, CONFIG).scope_of(CWD)).read().values()
@@ -73,7 +73,7 @@ def test_without_a_dollar_the_sessions_are_read_by_structure_alone(tmp_path: Pat
 
 def test_a_session_that_ends_meanwhile_gives_the_claim_back(tmp_path: Path) -> None:
     add_session(tmp_path, "s", CONVERSATION)
-    home = Home(tmp_path, FixedClock(START + DAY))
+    home = FolderHome(tmp_path, FixedClock(START + DAY))
     stalled: ScriptedReply = StalledReply(REPLY, after=1)
     assert isinstance(stalled, StalledReply)
 

@@ -21,8 +21,8 @@ from palimpsest.memory.notebook import Memories, Notebook
 from palimpsest.memory.query import MemorySearch
 from palimpsest.memory.session_memory import ProjectMemory
 from palimpsest.memory.store import NoteFolder
-from palimpsest.stores.files import FileStateSlot
-from palimpsest.stores.home import Home
+from palimpsest.stores.files import FileDocument
+from palimpsest.stores.home import FolderHome
 from palimpsest.stores.in_memory import FixedClock
 from palimpsest.stores.memory_config import MemoryConfig
 
@@ -134,8 +134,8 @@ def told(folder: Path, notes: list[Note], prompt: str) -> tuple[ProjectMemory, s
     for each in notes:
         (folder / "project-a" / "notes" / f"{each.name}.md").write_text(encode_note(each))
     (folder / "memory").mkdir()
-    memory = ProjectMemory(home=Home(folder, clock), root=folder, given=Memories(*books), config=MemoryConfig())
-    return memory, notes_at_start(memory, 100_000), notes_for_prompt(memory, prompt, FileStateSlot(folder / "shown"), 100_000)
+    memory = ProjectMemory(home=FolderHome(folder, clock), root=folder, given=Memories(*books), config=MemoryConfig())
+    return memory, notes_at_start(memory, 100_000), notes_for_prompt(memory, prompt, FileDocument(folder / "shown"), 100_000)
 
 
 def recalled(memory: ProjectMemory, prompt: str) -> str:

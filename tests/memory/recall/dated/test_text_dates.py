@@ -2,7 +2,7 @@
 
 from datetime import date
 
-import pytest
+from every_case import every_case
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +17,7 @@ def one(text: str) -> DateSpan:
     return DateSpan(day(text), day(text))
 
 
-@pytest.mark.parametrize(
+@every_case(
     "text",
     [
         "It expires on 2025-02-18.",
@@ -37,7 +37,7 @@ def test_a_date_is_read_in_every_shape(text: str) -> None:
     assert dates_in(text, "2024-06-15") == (one("2025-02-18"),)
 
 
-@pytest.mark.parametrize("text", ["03/04/2025", "1.2.3", "May I ask 20% more", "10:15", "2025-13-40", "room 2025", "February 30, 2025", ""])
+@every_case("text", ["03/04/2025", "1.2.3", "May I ask 20% more", "10:15", "2025-13-40", "room 2025", "February 30, 2025", ""])
 def test_what_is_no_date_or_has_two_readings_is_none(text: str) -> None:
     assert dates_in(text, "2024-06-15") == ()
 

@@ -269,10 +269,11 @@ def test_rereads_are_counted_by_all_definitions_and_billed_by_one(pal: Pal) -> N
 
 
 def test_no_number_is_cut_however_narrow_the_screen_is(pal: Pal) -> None:
-    usd = pal.json("replay", LONG, SMALL, "--cycles", "1")["total"]
+    words = ("replay", LONG, SMALL, "--cycles", "1", "--profiles", "palimpsest,none")
+    usd = pal.json(*words)["total"]
     (session,) = pal.json("replay", LONG, "--agreement")["sessions"]
     for columns in (24, 60):
-        shown = pal("replay", LONG, SMALL, "--cycles", "1", COLUMNS=str(columns)).stdout
+        shown = pal(*words, COLUMNS=str(columns)).stdout
         agreed = pal("replay", LONG, "--agreement", COLUMNS=str(columns)).stdout
         assert {f"${found['usd']:,.2f}" for found in usd.values()} <= set(shown.split())
         assert {f"{session['reported']:,}", f"{session['simulated']:,}", f"{session['error']:.2%}"} <= set(agreed.split())
