@@ -34,6 +34,7 @@ CHANGED: tuple[tuple[str, str, str], ...] = (
     ("cards", r".*\.(window|reply|input_limit|thinking|system_messages|prices\..*)", "cards are those of November 2026"),
     ("jobs", r"\[(extract_notes|running_notes)\]", "jobs that ask a model are off by memory.jobs, as the settings of the home say"),
     ("verify", r"\.events", "logs of notes are verified too"),
+    ("config", r"\[files\.git_notes\]", "links are noted in git by a line of the shell, and the setting has no effect any more"),
     ("memory-(list|team|export|show-.*)", r".*\.(trust|by)", "notes of a repository have one trust"),
     ("plug", r".*\.(installed|trusted|mcp|problem)", "hooks have fewer seconds, and the program is elsewhere: both are plugged in again"),
 )
