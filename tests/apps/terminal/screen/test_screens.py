@@ -63,7 +63,7 @@ def test_a_reply_streams_an_edit_is_asked_about_and_its_output_opens(room: Calla
         screen.wait_for("It is * now.")
         screen.wait_for(lambda: "working" not in screen.lines()[-1])
         screen.press("ctrl-o", "ctrl-o")
-        assert [*shown(screen)[-24:]] == [
+        opened = [
             "",
             "❯ fix the area",
             "",
@@ -86,7 +86,9 @@ def test_a_reply_streams_an_edit_is_asked_about_and_its_output_opens(room: Calla
             "",
             "❯",
             "claude-sonnet-4-6 · ░░░░░░ 1% of 200k · $0.01 · ask · fold in 158k · cache 0%",
-        ][-24:]
+        ]
+        # Both outputs are printed in frames of their own, between which the screen may be quiet for a moment.
+        screen.wait_for(lambda: shown(screen)[-24:] == opened[-24:])
 
 
 def test_sixty_columns_without_colour_in_chinese(room: Callable[..., Room]) -> None:
