@@ -291,6 +291,8 @@ class RecordedConversation:
         Of a way that is the list with the most edits that costs no more than the cheapest, or what may be lost.
         """
         reading, bills, now = self._reading, self._bills, self._clock.now()
+        # To and fro between lists of which some were never seen, neither bill is certain.
+        self._is_unknown = self._is_unknown or self._unseen >= 0
         if reading is None or self.mode == "watch" or not bills.has_reports:
             return len(ways) - 1, len(ways[-1]) - 1
         limit = self._limit(reading, now)
@@ -443,7 +445,7 @@ class RecordedConversation:
         call = self._bills.add(*billed).with_more(self._usd_beside(decoded))
         call = replace(call, reasoning_lost=lost, recoveries=int(exchange.is_recovered))
         record = self._calls.record(billed, self._unseen, self._bills.unsure)
-        return self._billed(replace(call, usd_without=None) if self._is_unknown else call, record)
+        return self._billed(replace(call, usd_without=None) if self._is_unknown and self._bills.differ else call, record)
 
     def unanswered(self, why: str) -> None:
         """Record that the provider refused the last request, or could not be reached: that costs nothing."""

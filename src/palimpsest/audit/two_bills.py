@@ -372,8 +372,8 @@ class TwoBills:
         self.ignored: frozenset[int] = frozenset()
         # The digests of all blocks that were given.
         self._seen: set[str] = set()
-        # Whether anything was ever sent otherwise than it was given.
-        self._differ = False
+        # Whether anything was ever sent otherwise than it was given; while nothing was, both bills are the same.
+        self.differ = False
         # The newest requests as they were given and as they were sent, with their times.
         self._past: deque[LedgerCall] = deque(maxlen=MOST_PROMPTS)
         # The dollars that the second bill may be too large by, because the sizes of what is hidden are not exact.
@@ -428,13 +428,13 @@ class TwoBills:
         given_usage = replace(self._as_reported(self._take(call)), output=usage.output)
         self.unsure += self._unsure(given_usage, now)
         self._past.append(call)
-        self._differ = self._differ or given != sent
+        self.differ = self.differ or given != sent
         more_tokens = self._given.prompt.tokens - self._sent.prompt.tokens
         tokens = max(0, usage.prompt + more_tokens), usage.prompt
         if not self._card.prices.are_known:
             return PricedCall(None, None, *tokens)
         paid = self._dollars(usage, now)
-        return PricedCall(paid, self._dollars(given_usage, now) if self._differ else paid, *tokens)
+        return PricedCall(paid, self._dollars(given_usage, now) if self.differ else paid, *tokens)
 
     def _take(self, call: LedgerCall) -> Usage:
         """Fill both caches with a call, and return what it would have used as it was given."""

@@ -28,17 +28,19 @@ def test_what_is_said_is_true_whether_an_automatic_cache_reports_what_enters_it_
 def test_no_edit_costs_more_than_its_hundredth_where_a_conversation_was_begun_without_the_gateway() -> None:
     # What the provider holds of it is not known, and a line changes with each request that it does not look at.
     clients = [("plain", 2), ("rewinds", 0), ("fork", 3), ("tools_change", 1)]
-    rows = [generated_row(scenario, "claude-sonnet-4-6", "palimpsest", seed, 38, begins=30) for scenario, seed in clients]
+    rows = [generated_row(scenario, "claude-sonnet-4-6", "palimpsest", seed, 60, begins=30) for scenario, seed in clients]
     assert [row for row in rows if row.worst.value > MOST_RATIO] == []
     assert max(row.edited for row in rows) > 0
 
 
 def test_a_client_that_goes_to_and_fro_between_long_lists_never_pays_more_although_some_were_sent_before_the_gateway() -> None:
-    # The first two cost 1.19 and 1.09 times as much when only the list in sight was thought of. What was never seen of them is not edited.
+    # They cost 1.19, 1.09 and 1.07 times as much when only the list in sight was thought of. Once they go over to another list nothing new
+    # is edited, and what direct would have cost is unknown if something was before.
     clients = [("fork", "gpt-5.5", 1), ("fork", "claude-sonnet-4-6", 15), ("rewinds", "claude-sonnet-4-6", 5)]
-    rows = [generated_row(scenario, model, "thrifty", seed, 60, begins=30) for scenario, model, seed in clients]
-    assert [row for row in rows if row.worst.value > MOST_RATIO or row.error.value > MOST_ERROR or row.unknown] == []
-    assert sum(row.edited for row in rows) > 5
+    clients += [("pingpong", "claude-sonnet-4-6", 2), ("pingpong", "gpt-5.5", 3), ("pingpong", "claude-sonnet-4-6", 4)]
+    rows = [generated_row(scenario, model, "thrifty", seed, 60, begins=begins) for scenario, model, seed in clients for begins in (10, 30)]
+    assert [row for row in rows if row.worst.value > MOST_RATIO or row.error.value > MOST_ERROR] == []
+    assert {row.unknown > 0 for row in rows if row.edited} == {True}
     assert sum(row.usd for row in rows) < sum(row.usd_direct for row in rows)
 
 
@@ -51,7 +53,7 @@ def test_what_is_said_of_a_conversation_that_was_begun_without_the_gateway_is_tr
         for scenario, model, seed in (*clients, *changing)
         for has_title in (False, True)
     ]
-    assert [row for row in rows if row.worst.value > MOST_RATIO or row.error.value > MOST_ERROR or row.unknown] == []
+    assert [row for row in rows if row.worst.value > MOST_RATIO or row.error.value > MOST_ERROR] == []
     assert sum(row.edited for row in rows) > 5
 
 
@@ -65,7 +67,7 @@ def test_a_list_that_was_left_is_gone_on_with_and_not_made_of_the_one_in_sight_b
     clients = [("claude-sonnet-4-6", 5), ("gpt-5.5", 5)]
     rows = [generated_row("pingpong", model, "thrifty", seed, 48, begins=30) for model, seed in clients]
     assert [row for row in rows if row.worst.value > MOST_RATIO] == []
-    assert min(row.edited for row in rows) > 5
+    assert min(row.edited for row in rows) > 0
 
 
 def test_the_bills_are_true_and_within_a_hundredth_after_the_gateway_was_started_again() -> None:
